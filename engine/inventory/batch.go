@@ -1,0 +1,73 @@
+package inventory
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+)
+
+// Version is the newest format of batches and command kinds that this binary knows. A batch of
+// a newer one must not be applied: its replica stops until it is upgraded.
+const Version = 1
+
+// Batch is one entry of the log: commands that commit together, with the proposer's time and a
+// seed for the random picks in it.
+type Batch struct {
+	TimeUnixMilli int64
+	Seed          uint64
+	Entries       []Entry
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+const batchHeader = 4 + 2 + 8 + 8 // checksum, version, time, seed
+
+// AppendBatchHeader starts a batch in buf, which must be empty: the entries follow, by
+// AppendEntry, and then SealBatch.
+func AppendBatchHeader(buf []byte, timeUnixMilli int64, seed uint64) []byte {
+	buf = append(buf, 0, 0, 0, 0)
+	buf = binary.BigEndian.AppendUint16(buf, Version)
+	buf = binary.BigEndian.AppendUint64(buf, uint64(timeUnixMilli))
+	return binary.BigEndian.AppendUint64(buf, seed)
+}
+
+// SealBatch writes the checksum (CRC-32C over all that follows it) of a finished batch.
+func SealBatch(buf []byte) {
+	binary.BigEndian.PutUint32(buf, crc32.Checksum(buf[4:], castagnoli))
+}
+
+// Append encodes the whole batch.
+func (b *Batch) Append(buf []byte) []byte {
+	start := len(buf)
+	buf = AppendBatchHeader(buf, b.TimeUnixMilli, b.Seed)
+	for _, e := range b.Entries {
+		buf = AppendEntry(buf, e)
+	}
+	SealBatch(buf[start:])
+	return buf
+}
+
+// Decode reads a batch from exactly buf into b, reusing b.Entries.
+func (b *Batch) Decode(buf []byte) error {
+	if len(buf) < batchHeader {
+		return fmt.Errorf("%w: batch of %d bytes", ErrMalformed, len(buf))
+	}
+	if binary.BigEndian.Uint32(buf) != crc32.Checksum(buf[4:], castagnoli) {
+		return fmt.Errorf("%w: batch checksum", ErrMalformed)
+	}
+	if v := binary.BigEndian.Uint16(buf[4:]); v != Version {
+		return fmt.Errorf("%w: batch of version %d, this is version %d", ErrMalformed, v, Version)
+	}
+	b.TimeUnixMilli = int64(binary.BigEndian.Uint64(buf[6:]))
+	b.Seed = binary.BigEndian.Uint64(buf[14:])
+	b.Entries = b.Entries[:0]
+	for rest := buf[batchHeader:]; len(rest) > 0; {
+		e, after, err := DecodeEntry(rest)
+		if err != nil {
+			return fmt.Errorf("entry %d of the batch: %w", len(b.Entries), err)
+		}
+		b.Entries = append(b.Entries, e)
+		rest = after
+	}
+	return nil
+}
