@@ -15,23 +15,23 @@ type Kind uint8
 
 // The kinds of commands.
 const (
-	KindReserve       Kind = 1
-	KindExtend        Kind = 2
-	KindBeginPayment  Kind = 3
-	KindConfirm       Kind = 4
-	KindRefuse        Kind = 5
-	KindRelease       Kind = 6
-	KindShip          Kind = 7
-	KindRefund        Kind = 8
-	KindPutProduct    Kind = 16
-	KindRestock       Kind = 17
-	KindBlock         Kind = 18
-	KindUnblock       Kind = 19
-	KindSetSaleState  Kind = 20
-	KindAttach        Kind = 32
-	KindDetach        Kind = 33
-	KindAcknowledge   Kind = 34
-	KindLowerClock    Kind = 35
+	KindReserve      Kind = 1
+	KindExtend       Kind = 2
+	KindBeginPayment Kind = 3
+	KindConfirm      Kind = 4
+	KindRefuse       Kind = 5
+	KindRelease      Kind = 6
+	KindShip         Kind = 7
+	KindRefund       Kind = 8
+	KindPutProduct   Kind = 16
+	KindRestock      Kind = 17
+	KindBlock        Kind = 18
+	KindUnblock      Kind = 19
+	KindSetSaleState Kind = 20
+	KindAttach       Kind = 32
+	KindDetach       Kind = 33
+	KindAcknowledge  Kind = 34
+	KindLowerClock   Kind = 35
 )
 
 // Pick says how numbers are chosen for a line that gives a quantity.
@@ -169,23 +169,23 @@ type (
 )
 
 // Kind implements Command, as do the others below.
-func (*Reserve) Kind() Kind       { return KindReserve }
-func (*Extend) Kind() Kind        { return KindExtend }
-func (*Release) Kind() Kind       { return KindRelease }
-func (*BeginPayment) Kind() Kind  { return KindBeginPayment }
-func (*Confirm) Kind() Kind       { return KindConfirm }
-func (*Refuse) Kind() Kind        { return KindRefuse }
-func (*Ship) Kind() Kind          { return KindShip }
-func (*Refund) Kind() Kind        { return KindRefund }
-func (*PutProduct) Kind() Kind    { return KindPutProduct }
-func (*Restock) Kind() Kind       { return KindRestock }
-func (*Block) Kind() Kind         { return KindBlock }
-func (*Unblock) Kind() Kind       { return KindUnblock }
-func (*SetSaleState) Kind() Kind  { return KindSetSaleState }
-func (*Attach) Kind() Kind        { return KindAttach }
-func (*Detach) Kind() Kind        { return KindDetach }
-func (*Acknowledge) Kind() Kind   { return KindAcknowledge }
-func (*LowerClock) Kind() Kind    { return KindLowerClock }
+func (*Reserve) Kind() Kind      { return KindReserve }
+func (*Extend) Kind() Kind       { return KindExtend }
+func (*Release) Kind() Kind      { return KindRelease }
+func (*BeginPayment) Kind() Kind { return KindBeginPayment }
+func (*Confirm) Kind() Kind      { return KindConfirm }
+func (*Refuse) Kind() Kind       { return KindRefuse }
+func (*Ship) Kind() Kind         { return KindShip }
+func (*Refund) Kind() Kind       { return KindRefund }
+func (*PutProduct) Kind() Kind   { return KindPutProduct }
+func (*Restock) Kind() Kind      { return KindRestock }
+func (*Block) Kind() Kind        { return KindBlock }
+func (*Unblock) Kind() Kind      { return KindUnblock }
+func (*SetSaleState) Kind() Kind { return KindSetSaleState }
+func (*Attach) Kind() Kind       { return KindAttach }
+func (*Detach) Kind() Kind       { return KindDetach }
+func (*Acknowledge) Kind() Kind  { return KindAcknowledge }
+func (*LowerClock) Kind() Kind   { return KindLowerClock }
 
 // Label is the first label of the products that a command is about, or "" for commands on an
 // order or of operation: with OrderID.Shard it says where a command goes.

@@ -1,0 +1,181 @@
+// Package engine runs the state machine of one shard: it hands every product its commands through
+// the one goroutine that owns it, its actor, and gives readers what they may see meanwhile.
+//
+// Apply, Freeze and Restore are called by one goroutine, the shard's apply goroutine. Everything
+// else may be called by any. The outcome of a batch does not depend on the number of actors: it is
+// that of its commands one after the other. See DESIGN.md for why.
+package engine
+
+import (
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"numera/engine/inventory"
+)
+
+// Config says how an engine is built.
+type Config struct {
+	Shard  inventory.ShardID
+	Limits inventory.Limits // zero: DefaultLimits
+
+	// Actors is how many goroutines the products are spread over; default 2. It may differ from
+	// replica to replica.
+	Actors int
+}
+
+// Engine is a shard's state with its actors. Close it to end their goroutines.
+type Engine struct {
+	config Config
+
+	mu     sync.RWMutex // held for writing while state changes
+	state  *inventory.State
+	actors []*actor
+	idle   sync.WaitGroup // of actors that are at work
+
+	steps   []inventory.Step
+	before  inventory.Step
+	run     []*inventory.Step              // prepared, in log order, not yet finished
+	touched map[inventory.KeyHash]struct{} // the orders of run
+
+	nextDeadline atomic.Int64 // Unix milliseconds; 0: none
+	products     sync.Map     // inventory.ProductID → *published
+}
+
+// New starts an empty shard.
+func New(config Config) *Engine {
+	if config.Actors < 1 {
+		config.Actors = 2
+	}
+	if config.Limits == (inventory.Limits{}) {
+		config.Limits = inventory.DefaultLimits()
+	}
+	e := &Engine{
+		config: config, state: inventory.New(config.Shard, config.Limits),
+		touched: make(map[inventory.KeyHash]struct{}),
+	}
+	for range config.Actors {
+		e.actors = append(e.actors, startActor(&e.idle))
+	}
+	return e
+}
+
+// Close ends the actors. No batch may be under way.
+func (e *Engine) Close() {
+	for _, a := range e.actors {
+		a.stop()
+	}
+}
+
+// Apply applies a batch and returns the outcome of each of its entries. What is due by the batch's
+// time expires first, at most Limits.ExpirePerBatch orders of it.
+func (e *Engine) Apply(batch *inventory.Batch) []*inventory.Outcome {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.state.Advance(batch.TimeUnixMilli)
+	e.expire()
+	if n := len(batch.Entries); n > len(e.steps) {
+		e.steps = make([]inventory.Step, n)
+	}
+	tight := e.state.Tight(len(batch.Entries))
+	for i, entry := range batch.Entries {
+		e.step(&e.steps[i], entry, batch.Seed+uint64(i)*0x9e3779b97f4a7c15)
+		if tight {
+			e.finishRun()
+		}
+	}
+	e.finishRun()
+	outcomes := make([]*inventory.Outcome, len(batch.Entries))
+	for i := range outcomes {
+		outcomes[i] = e.steps[i].Outcome
+		e.steps[i].Reset(inventory.Entry{}) // so that nothing of it is kept alive
+	}
+	e.state.TakeChanged(e.publish)
+	deadline, _ := e.state.NextDeadline()
+	e.nextDeadline.Store(deadline)
+	return outcomes
+}
+
+// expire sweeps the orders that are due.
+func (e *Engine) expire() {
+	for range e.config.Limits.ExpirePerBatch {
+		if !e.state.NextDue(&e.before) {
+			return
+		}
+		e.alone(&e.before)
+	}
+}
+
+// step prepares one command. Commands on one product go to its actor and are finished when the run
+// is. A run is finished early when the next command could not be prepared as if those before it
+// were done: when it is about the same order, or needs several products or the whole state.
+func (e *Engine) step(st *inventory.Step, entry inventory.Entry, seed uint64) {
+	st.Reset(entry)
+	if key, ok := st.Order(); ok {
+		if _, busy := e.touched[key]; busy {
+			e.finishRun()
+		}
+		if e.state.PastDue(st, &e.before) {
+			e.finishRun()
+			e.alone(&e.before)
+		}
+		e.touched[key] = struct{}{}
+	}
+	e.state.Prepare(st, seed)
+	switch {
+	case st.Decided():
+		e.run = append(e.run, st)
+	case st.Products() == 1:
+		e.actors[int(st.Slot())%len(e.actors)].give(st)
+		e.run = append(e.run, st)
+	default:
+		e.finishRun()
+		st.Work()
+		e.state.Finish(st)
+	}
+}
+
+// alone does a whole step while no actor is at work.
+func (e *Engine) alone(st *inventory.Step) {
+	e.state.Prepare(st, 0)
+	st.Work()
+	e.state.Finish(st)
+}
+
+// finishRun lets the actors work and makes the run part of the state, in log order.
+func (e *Engine) finishRun() {
+	for _, a := range e.actors {
+		a.work()
+	}
+	e.idle.Wait()
+	for _, st := range e.run {
+		e.state.Finish(st)
+	}
+	e.run = e.run[:0]
+	clear(e.touched)
+}
+
+// Freeze returns the state as it is now, for a snapshot.
+func (e *Engine) Freeze() *inventory.Frozen {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.state.Freeze()
+}
+
+// Restore replaces the state by that of a snapshot, or leaves it if that cannot be used.
+func (e *Engine) Restore(r io.Reader) error {
+	state, err := inventory.Restore(e.config.Shard, e.config.Limits, r)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.state = state
+	e.products.Clear()
+	for _, p := range state.Products() {
+		e.publish(p.View())
+	}
+	deadline, _ := state.NextDeadline()
+	e.nextDeadline.Store(deadline)
+	return nil
+}

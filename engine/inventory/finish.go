@@ -1,0 +1,199 @@
+package inventory
+
+import (
+	"slices"
+)
+
+// Finish makes a worked step part of the state, in log order, and decides its Outcome.
+func (s *State) Finish(st *Step) {
+	if st.fell != nil {
+		s.halted = append(s.halted, st.fell)
+		s.mark(st.fell)
+		s.tellProduct(st, EventProductChanged, st.fell.View())
+	}
+	o := &Outcome{}
+	if st.refusal != nil {
+		o = st.refusal
+		s.adviseExpiry(st, o)
+	}
+	switch c := st.Entry.Command.(type) {
+	case *Reserve:
+		s.finishReserve(st, c, o)
+	case *PutProduct, *Restock, *Block, *Unblock, *SetSaleState:
+		s.finishProduct(st, o)
+	case *Attach, *Detach, *Acknowledge, *LowerClock:
+		s.operate(st, o)
+	default:
+		s.finishOrder(st, o)
+	}
+	o.AtUnixMilli = s.clock
+	st.Outcome = o
+}
+
+// adviseExpiry says when something that was missing may come back.
+func (s *State) adviseExpiry(st *Step, o *Outcome) {
+	if o.Code != CodeNumbersTaken && o.Code != CodeInsufficientStock {
+		return
+	}
+	for i := range st.parts {
+		first, ok := s.timers[st.parts[i].product.slot].earliest(s.armed)
+		if ok && (o.Refusal.NextExpiryUnixMilli == 0 || first.unixMilli < o.Refusal.NextExpiryUnixMilli) {
+			o.Refusal.NextExpiryUnixMilli = first.unixMilli
+		}
+	}
+}
+
+// finishReserve records a new order.
+func (s *State) finishReserve(st *Step, c *Reserve, o *Outcome) {
+	if st.replay {
+		o.Replay, o.Order = true, s.view(&st.was)
+		return
+	}
+	if st.refusal != nil {
+		if st.parts != nil {
+			s.buyers.drop(st.buyer)
+		}
+		return
+	}
+	next := order{
+		key: c.KeyHash, fingerprint: fingerprint(c), buyer: st.buyer, status: StatusReserved,
+		created: makeUint48(s.clock),
+	}
+	expires := int64(maxUnixMilli)
+	var items []item
+	for i := range st.parts {
+		p := &st.parts[i]
+		if p.missing.Numbers != nil || p.missing.Quantity > 0 {
+			p.missing.Product = p.product.id
+			o.Missing = append(o.Missing, p.missing)
+		}
+		s.mark(p.product)
+		if len(p.offsets) == 0 {
+			continue
+		}
+		slices.Sort(p.offsets)
+		items = append(items, item{p.product.slot, s.price(p.product.settings.Price), p.offsets})
+		expires = min(expires, s.clock+1000*p.product.settings.HoldSeconds)
+	}
+	next.setItems(items)
+	next.expires = makeUint48(expires)
+	next.placed = makeUint40(s.outbox.next)
+	st.events = append(st.events, EventOrderCreated, EventInventoryReserved)
+	next.changed = makeUint40(s.outbox.last() + uint64(len(st.events)))
+	s.insert(&next)
+	ref, _ := s.index.find(next.key)
+	s.arm(ref, &next)
+	o.Order = s.view(&next)
+	s.tell(st, o.Order)
+}
+
+// finishOrder records what became of an order. A refusal can change it too: see Step.confirm.
+func (s *State) finishOrder(st *Step, o *Outcome) {
+	if !st.changes {
+		if st.refusal == nil {
+			o.Order = s.view(&st.was)
+		}
+		return
+	}
+	st.next.changed = makeUint40(s.outbox.last() + uint64(len(st.events)))
+	s.replace(st.ref, &st.was, &st.next)
+	if st.next.status.Live() && st.next.overdue != overdueHeld && st.next.expires != st.was.expires {
+		ref, _ := s.index.find(st.next.key)
+		s.arm(ref, &st.next)
+	}
+	for i := range st.parts {
+		s.mark(st.parts[i].product)
+	}
+	o.Order = s.view(&st.next)
+	s.tell(st, o.Order)
+}
+
+// finishProduct records what an admin did to a product, or creates it.
+func (s *State) finishProduct(st *Step, o *Outcome) {
+	if c, ok := st.Entry.Command.(*PutProduct); ok && st.parts == nil {
+		p := newProduct(c.Product, uint32(len(s.list)), c.Settings)
+		s.add(p)
+		o.Created, o.Product = true, p.View()
+		s.tellProduct(st, EventProductChanged, o.Product)
+		return
+	}
+	if st.refusal != nil {
+		return
+	}
+	p := st.parts[0].product
+	o.Replay, o.Product = st.replay, p.View()
+	if !st.changes {
+		return
+	}
+	s.mark(p)
+	s.tellProduct(st, EventProductChanged, o.Product)
+	if st.priced {
+		s.tellProduct(st, EventPriceUpdated, o.Product)
+	}
+}
+
+// operate does the commands of operation.
+func (s *State) operate(st *Step, o *Outcome) {
+	switch c := st.Entry.Command.(type) {
+	case *Attach:
+		o.Sequence = s.outbox.attach(c.Consumer)
+	case *Detach:
+		s.outbox.detach(c.Consumer)
+	case *Acknowledge:
+		if !s.outbox.acknowledge(c.Consumer, c.Sequence) {
+			o.Code = CodeConsumerUnknown
+			o.Refusal = &Refusal{Detail: "attach first"}
+		}
+	case *LowerClock:
+		s.clock = min(s.clock, c.UnixMilli)
+	}
+}
+
+// tell appends the step's events on an order. They share one image of it.
+func (s *State) tell(st *Step, v *OrderView) {
+	e := outboxEntry{atUnixMilli: s.clock, correlation: st.Entry.Correlation}
+	if s.outbox.wanted() {
+		e.image = AppendOrder(nil, v)
+	}
+	for _, e.kind = range st.events {
+		s.outbox.append(e)
+	}
+}
+
+func (s *State) tellProduct(st *Step, kind EventKind, v *ProductView) {
+	e := outboxEntry{kind: kind, atUnixMilli: s.clock, correlation: st.Entry.Correlation}
+	if s.outbox.wanted() {
+		e.image = AppendProductView(nil, v)
+	}
+	s.outbox.append(e)
+}
+
+// add makes a new product known.
+func (s *State) add(p *Product) {
+	s.products[p.id] = p
+	s.list = append(s.list, p)
+	s.timers = append(s.timers, deadlines{})
+	s.mark(p)
+}
+
+// mark notes that a product has changed since TakeChanged.
+func (s *State) mark(p *Product) {
+	if !p.changed {
+		p.changed = true
+		s.changed = append(s.changed, p)
+	}
+}
+
+// TakeChanged calls visit with the new view of every product that has changed since the last call.
+// It must be called at the end of every batch.
+func (s *State) TakeChanged(visit func(*ProductView)) {
+	for _, p := range s.changed {
+		p.changed = false
+		p.view = p.View()
+		share := p.digest()
+		s.productDigest64 += share - p.counted
+		p.counted = share
+		visit(p.view)
+	}
+	s.changed = s.changed[:0]
+}

@@ -1,0 +1,119 @@
+package inventory
+
+import "encoding/binary"
+
+// Events reads kept events after a sequence, limit at the most; trimmed says that the next one is
+// no longer kept. It must not run beside the apply goroutine.
+func (s *State) Events(after uint64, limit int) (events []Event, trimmed bool) {
+	b := &s.outbox
+	if after+1 < b.kept {
+		return nil, true
+	}
+	for sequence := after + 1; sequence < b.next && len(events) < limit; sequence++ {
+		events = append(events, b.at(sequence).event(sequence))
+	}
+	return events, false
+}
+
+// Sequence is that of the last event, 0 before the first.
+func (s *State) Sequence() uint64 { return s.outbox.last() }
+
+func (e *outboxEntry) event(sequence uint64) Event {
+	event := Event{
+		Sequence: sequence, Kind: e.kind, AtUnixMilli: e.atUnixMilli, Correlation: e.correlation,
+	}
+	r := reader{buf: e.image}
+	if e.kind.AboutProduct() {
+		event.Product = r.productView()
+	} else {
+		event.Order = r.order()
+	}
+	assert(!r.failed, "an event decodes")
+	return event
+}
+
+// ScanCursor is where a scan goes on; the zero one is its start.
+type ScanCursor struct {
+	ended bool
+	at    uint32 // the next slot of the live and sold, or number of block of the ended
+}
+
+// Append encodes the cursor.
+func (c ScanCursor) Append(buf []byte) []byte {
+	return binary.AppendUvarint(appendBool(buf, c.ended), uint64(c.at))
+}
+
+// ParseScanCursor reads what Append wrote; nothing is the start.
+func ParseScanCursor(buf []byte) (c ScanCursor, ok bool) {
+	if len(buf) == 0 {
+		return c, true
+	}
+	r := reader{buf: buf}
+	c = ScanCursor{r.bool(), r.uint32()}
+	return c, !r.failed && len(r.buf) == 0
+}
+
+// Scan visits orders, live and sold ones first, until about limit have been, and says where to go
+// on; more is false at the end. The parts of a scan need not be of one state: an order that moves
+// while the scan goes on has an event that is newer than the scan's first part. It must not run
+// beside the apply goroutine.
+func (s *State) Scan(c ScanCursor, limit int, visit func(*OrderView)) (next ScanCursor, more bool) {
+	if !c.ended {
+		for ; c.at < s.orders.used; c.at++ {
+			if limit == 0 {
+				return c, true
+			}
+			if o := s.orders.at(c.at); o.status != StatusNone {
+				visit(s.view(o))
+				limit--
+			}
+		}
+		c = ScanCursor{ended: true, at: s.ended.first}
+	}
+	for limit > 0 {
+		i := int((c.at - s.ended.first) % endedBlocks)
+		if i > len(s.ended.blocks) {
+			i, c.at = 0, s.ended.first // the block was dropped meanwhile
+		}
+		if i == len(s.ended.blocks) {
+			return ScanCursor{}, false
+		}
+		s.ended.walkBlock(i, func(ref uint32, o *order) {
+			if alive, ok := s.index.find(o.key); ok && alive == ref {
+				visit(s.view(o))
+				limit--
+			}
+		})
+		limit = max(limit, 0)
+		c.at = (c.at + 1) % endedBlocks
+	}
+	return c, true
+}
+
+// Placed is an order's place in the order of age.
+type Placed struct {
+	Sequence uint64 // of order.created
+	Order    OrderID
+}
+
+// Placed lists the orders that hold or held numbers of a product, in no particular order.
+func (f *Frozen) Placed(product uint32) []Placed {
+	var all []Placed
+	visit := func(o *order) {
+		for _, it := range o.items(new([1]item), new([1]uint32)) {
+			if it.product == product {
+				id := MakeOrderID(f.shard, o.created.value(), o.key)
+				all = append(all, Placed{o.placed.value(), id})
+			}
+		}
+	}
+	for slot := range f.orders.used {
+		if o := f.orders.at(slot); o.status != StatusNone {
+			visit(o)
+		}
+	}
+	for i := range f.ended.blocks {
+		f.ended.walkBlock(i, func(_ uint32, o *order) { visit(o) })
+	}
+	return all
+}

@@ -1,0 +1,274 @@
+package inventory
+
+import (
+	"hash/crc32"
+	"slices"
+)
+
+// State is everything a shard knows, at one index of its log. It belongs to the apply goroutine;
+// of its products, see [Product].
+//
+// Orders are found by the hash of their idempotency key. Live and sold ones stand in a slab, ended
+// ones in compact blocks; store moves an order between the two as its status changes.
+type State struct {
+	shard  ShardID
+	limits Limits
+	clock  int64 // Unix milliseconds: the highest batch time so far
+
+	products map[ProductID]*Product
+	list     []*Product  // by slot
+	timers   []deadlines // by product: when its live orders are due
+	due      deadlines   // of products: when their timers may have something due
+
+	orders slab[order]
+	index  index
+	ended  ended
+	count  struct{ live, sold, ended int }
+	buyers buyers
+
+	prices     []Money // each distinct price once, in order of first use
+	priceSlots map[Money]uint32
+
+	outbox outbox
+	halted []*Product // in the order of their fall
+
+	orderDigest64   uint64 // the sum over all orders
+	productDigest64 uint64 // the sum over all products, as TakeChanged saw them
+	changed         []*Product
+}
+
+// Limits bound what a shard keeps. They decide outcomes: every replica has the same, since they
+// are fixed when the shard is made.
+type Limits struct {
+	EndedOrders    int // at so many, new orders are refused as overloaded; ≤ 20 million
+	OutboxEvents   int // likewise, counting the events that live orders may still cause
+	ExpirePerBatch int
+}
+
+// DefaultLimits are those of a production shard: a full outbox is about 2 GB, twenty million ended
+// orders about 1 GB.
+func DefaultLimits() Limits {
+	return Limits{EndedOrders: 20_000_000, OutboxEvents: 8 << 20, ExpirePerBatch: 2048}
+}
+
+// keepMilli is how long ended orders and restock keys are kept at least, in log time.
+const keepMilli = dayMilli
+
+// New is an empty shard.
+func New(shard ShardID, limits Limits) *State {
+	s := &State{
+		shard: shard, limits: limits, products: make(map[ProductID]*Product),
+		buyers: makeBuyers(), priceSlots: make(map[Money]uint32),
+	}
+	s.outbox.next, s.outbox.kept = 1, 1
+	s.index.keyOf = s.keyOf
+	return s
+}
+
+// Clock is the log time in Unix milliseconds.
+func (s *State) Clock() int64 { return s.clock }
+
+// Advance moves the clock to a batch's time, never back, and gives up what is older than it has to
+// be kept. Every batch starts with it.
+func (s *State) Advance(timeUnixMilli int64) {
+	s.clock = max(s.clock, timeUnixMilli)
+	s.ended.dropOldest(s.clock-keepMilli, func(ref uint32, o *order) {
+		if alive, ok := s.index.find(o.key); ok && alive == ref {
+			s.orderDigest64 -= s.orderDigest(o)
+			s.index.remove(o.key)
+			s.buyers.drop(o.buyer)
+			s.count.ended--
+		}
+	})
+}
+
+func (s *State) keyOf(ref uint32) KeyHash {
+	if ref&endedRef != 0 {
+		return s.ended.keyAt(ref)
+	}
+	return s.orders.at(ref).key
+}
+
+// load gives a copy of the order that a reference means.
+func (s *State) load(ref uint32) order {
+	if ref&endedRef != 0 {
+		return s.ended.at(ref)
+	}
+	return *s.orders.at(ref)
+}
+
+// insert stores a new order.
+func (s *State) insert(o *order) {
+	s.index.set(o.key, s.put(o))
+	s.orderDigest64 += s.orderDigest(o)
+}
+
+// replace stores an order that has changed. was is what it was, at ref.
+func (s *State) replace(ref uint32, was, o *order) {
+	s.orderDigest64 += s.orderDigest(o) - s.orderDigest(was)
+	s.tally(was.status, -1)
+	if ref&endedRef == 0 && !o.over() {
+		s.tally(o.status, 1)
+		*s.orders.edit(ref) = *o
+		return
+	}
+	fresh := s.put(o)
+	s.index.set(o.key, fresh) // before the old record goes: the index compares keys by it
+	if ref&endedRef == 0 {
+		s.orders.giveBack(ref)
+	}
+}
+
+// put writes an order where its status says and returns the reference.
+func (s *State) put(o *order) uint32 {
+	s.tally(o.status, 1)
+	if o.over() {
+		return s.ended.append(o, s.clock)
+	}
+	slot := s.orders.take()
+	*s.orders.edit(slot) = *o
+	return slot
+}
+
+func (o *order) over() bool { return !o.status.Live() && !o.status.Sold() }
+
+func (s *State) tally(status Status, n int) {
+	switch {
+	case status.Live():
+		s.count.live += n
+	case status.Sold():
+		s.count.sold += n
+	default:
+		s.count.ended += n
+	}
+}
+
+// arm makes sure that the order is looked at when its deadline comes.
+func (s *State) arm(ref uint32, o *order) {
+	var single [1]item
+	var number [1]uint32
+	for _, it := range o.items(&single, &number) {
+		t := &s.timers[it.product]
+		if len(t.entries) > 1024 && len(t.entries) > 4*s.count.live {
+			t.compact(s.armed)
+		}
+		e := deadline{unixMilli: o.expires.value(), tie: uint32(o.placed.value()), ref: ref}
+		if t.push(e); t.entries[0] == e {
+			s.watch(it.product, e)
+		}
+	}
+}
+
+// watch makes sure that a product is looked at when its earliest deadline comes. For every product
+// with deadlines, due has an entry that is not later than the earliest of them.
+func (s *State) watch(product uint32, earliest deadline) {
+	s.due.push(deadline{unixMilli: earliest.unixMilli, tie: product, ref: product})
+}
+
+// armed says whether an entry in timers still means something.
+func (s *State) armed(d deadline) bool {
+	o := s.orders.at(d.ref)
+	return o.status.Live() && o.overdue != overdueHeld &&
+		uint32(o.placed.value()) == d.tie && o.expires.value() == d.unixMilli
+}
+
+// watched says whether an entry in due still means something. If its product has only later
+// deadlines, an entry for the next of them takes its place.
+func (s *State) watched(d deadline) bool {
+	first, ok := s.timers[d.ref].earliest(s.armed)
+	if ok && first.unixMilli > d.unixMilli {
+		s.watch(d.ref, first)
+	}
+	return ok && first.unixMilli == d.unixMilli
+}
+
+// NextDeadline is when the earliest order is due, in Unix milliseconds; ok is false if none is.
+func (s *State) NextDeadline() (unixMilli int64, ok bool) {
+	first, ok := s.due.earliest(s.watched)
+	return first.unixMilli, ok
+}
+
+// price interns a price.
+func (s *State) price(m Money) uint32 {
+	slot, known := s.priceSlots[m]
+	if !known {
+		slot = uint32(len(s.prices))
+		s.prices = append(s.prices, m)
+		s.priceSlots[m] = slot
+	}
+	return slot
+}
+
+// view is an order as others see it.
+func (s *State) view(o *order) *OrderView {
+	var single [1]item
+	var number [1]uint32
+	items := o.items(&single, &number)
+	v := &OrderView{
+		ID: MakeOrderID(s.shard, o.created.value(), o.key), Status: o.status, Overdue: o.overdue != notOverdue,
+		Buyer: s.buyers.at(o.buyer).id, Payment: o.payment, Items: make([]ItemView, len(items)),
+		CreatedUnixMilli: o.created.value(), ExpiresUnixMilli: o.expires.value(),
+		Changed: o.changed.value(),
+	}
+	for i, it := range items {
+		p := s.list[it.product]
+		v.Items[i] = ItemView{
+			Product: p.id, UnitPrice: s.prices[it.price], Numbers: p.numbers(it.offsets),
+		}
+	}
+	return v
+}
+
+// find looks up the order that an id means, unless it is somebody else's.
+func (s *State) find(c OnOrder) (ref uint32, o order, ok bool) {
+	ref, ok = s.index.find(c.Order.Key())
+	if !ok {
+		return 0, order{}, false
+	}
+	o = s.load(ref)
+	mine := c.By == "" || s.buyers.at(o.buyer).id == c.By
+	return ref, o, mine && MakeOrderID(s.shard, o.created.value(), o.key) == c.Order
+}
+
+// Order reads an order; another buyer's is not found.
+func (s *State) Order(c OnOrder) *Outcome {
+	_, o, ok := s.find(c)
+	if !ok {
+		return &Outcome{Code: CodeOrderNotFound, AtUnixMilli: s.clock, Refusal: &Refusal{}}
+	}
+	return &Outcome{AtUnixMilli: s.clock, Order: s.view(&o)}
+}
+
+// Product finds a product, or nil. What may be done with it, and when, see Product.
+func (s *State) Product(id ProductID) *Product { return s.products[id] }
+
+// Products lists all products in the order of their creation; the list only grows.
+func (s *State) Products() []*Product { return s.list }
+
+// Halted lists the halted products in the order of their fall.
+func (s *State) Halted() []*Product { return s.halted }
+
+// Digest is a sum of mixed entries of all orders and products, with the clock and the outbox's
+// positions: equal on replicas at the same index. It is right between batches only.
+func (s *State) Digest() uint64 {
+	h := mix(uint64(s.clock), s.orderDigest64)
+	h = mix(mix(h, s.productDigest64), s.outbox.next)
+	for _, c := range s.outbox.consumers {
+		h = mix(mixString(h, c.name), c.acknowledged)
+	}
+	return h
+}
+
+// fingerprint is what two uses of one key are compared by. Bodies that differ in one burst of up
+// to 32 bits never agree; any others with probability 2⁻³².
+func fingerprint(c *Reserve) uint32 {
+	return crc32.Checksum(c.appendRequest(nil), castagnoli)
+}
+
+// compact drops the entries that no longer hold.
+func (h *deadlines) compact(holds func(deadline) bool) {
+	h.entries = slices.DeleteFunc(h.entries, func(e deadline) bool { return !holds(e) })
+	for i := len(h.entries)/2 - 1; i >= 0; i-- {
+		h.sink(i, h.entries[i])
+	}
+}

@@ -1,0 +1,300 @@
+package inventory
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Step is one command on its way through the state. The zero Step with an Entry is ready for
+// Prepare; see the package for which goroutine calls what. A Step may be used again after Finish.
+type Step struct {
+	Entry   Entry
+	Outcome *Outcome // set when decided: by Prepare, or else by Finish
+
+	now   int64
+	seed  uint64
+	parts []part
+	at    int // the part that is being worked on: its product is halted if that breaks
+	fell  *Product
+	from  place // what is done to each part, to be undone if another one breaks
+	to    place
+	buyer uint32
+
+	// Of a command on an order: where it is, what it was, and what it becomes.
+	ref       uint32
+	was, next order
+
+	refusal *Outcome
+	changes bool // the order or the product is not what it was
+	replay  bool
+	created bool
+	priced  bool        // the product has another price
+	events  []EventKind // on the order
+
+	room struct { // for the common order of one number
+		parts  [1]part
+		item   [1]item
+		number [1]uint32
+		events [2]EventKind
+	}
+}
+
+// expire is the command that the state gives itself when an order is due. It is never in the log,
+// since it follows from the clock.
+type expire struct{ ref uint32 }
+
+func (*expire) Kind() Kind                   { return 0 }
+func (*expire) Check() *Outcome              { return nil }
+func (*expire) appendBody(buf []byte) []byte { return buf }
+
+// Reset makes a step ready for another entry, keeping its memory.
+func (st *Step) Reset(e Entry) { *st = Step{Entry: e} }
+
+// NextDue gives the step that expires the order which is due, the earliest first; ok is false if
+// none is. It must be finished before the next one is asked for.
+func (s *State) NextDue(st *Step) (ok bool) {
+	first, ok := s.due.earliest(s.watched)
+	if !ok || first.unixMilli > s.clock {
+		return false
+	}
+	t := &s.timers[first.ref]
+	ref := t.entries[0].ref
+	t.pop() // even if the product is halted and the order stays
+	if next, ok := t.earliest(s.armed); ok {
+		s.watch(first.ref, next)
+	}
+	st.Reset(Entry{Command: &expire{ref: ref}})
+	return true
+}
+
+// PastDue gives the step that must come before st: the order that st is about is past its
+// deadline, and the sweep has not come to it yet.
+func (s *State) PastDue(st, before *Step) (ok bool) {
+	key, ok := st.Order()
+	if !ok {
+		return false
+	}
+	ref, ok := s.index.find(key)
+	if !ok || ref&endedRef != 0 || !s.orders.at(ref).pastDue(s.clock) {
+		return false
+	}
+	before.Reset(Entry{Command: &expire{ref: ref}})
+	return true
+}
+
+// Order is the key of the order that a step is about, if it is about one.
+func (st *Step) Order() (KeyHash, bool) {
+	switch c := st.Entry.Command.(type) {
+	case *Reserve:
+		return c.KeyHash, true
+	case interface{ onOrder() OnOrder }:
+		return c.onOrder().Order.Key(), true
+	}
+	return KeyHash{}, false
+}
+
+func (c *OnOrder) onOrder() OnOrder { return *c }
+
+// Prepare looks a command up. It either decides it, or names the products that must Work.
+func (s *State) Prepare(st *Step, seed uint64) {
+	st.now, st.seed = s.clock, seed
+	st.events = st.room.events[:0]
+	switch c := st.Entry.Command.(type) {
+	case *Reserve:
+		s.prepareReserve(st, c)
+	case *expire:
+		st.ref, st.was = c.ref, s.load(c.ref)
+		s.prepareOrder(st)
+	case interface{ onOrder() OnOrder }:
+		var ok bool
+		if st.ref, st.was, ok = s.find(c.onOrder()); !ok {
+			st.refusal = refuse(CodeOrderNotFound, Refusal{})
+			return
+		}
+		s.prepareOrder(st)
+	default:
+		s.prepareOther(st)
+	}
+}
+
+// prepareOther looks up the product of an admin's command.
+func (s *State) prepareOther(st *Step) {
+	var id ProductID
+	switch c := st.Entry.Command.(type) {
+	case *PutProduct:
+		if s.products[c.Product] == nil {
+			return // Finish creates it
+		}
+		id = c.Product
+	case *Restock:
+		id = c.Product
+	case *Block:
+		id = c.Product
+	case *Unblock:
+		id = c.Product
+	case *SetSaleState:
+		id = c.Product
+	default:
+		return // a command of operation: Finish does it
+	}
+	p := s.products[id]
+	if p == nil {
+		st.refusal = refuse(CodeProductNotFound, Refusal{})
+		return
+	}
+	st.parts = append(st.room.parts[:0], part{product: p})
+}
+
+func (s *State) prepareReserve(st *Step, c *Reserve) {
+	if ref, ok := s.index.find(c.KeyHash); ok {
+		o := s.load(ref)
+		if o.fingerprint != fingerprint(c) {
+			st.refusal = refuse(CodeKeyReused, Refusal{})
+			return
+		}
+		st.replay, st.ref, st.was, st.next = true, ref, o, o
+		return
+	}
+	if s.full(1) {
+		st.refusal = refuse(CodeOverloaded, Refusal{Detail: "the shard keeps all it can"})
+		return
+	}
+	st.parts = st.room.parts[:0]
+	for i := range c.Lines {
+		id := c.Lines[i].Product
+		k := slices.IndexFunc(st.parts, func(p part) bool { return p.product.id == id })
+		if k < 0 {
+			p := s.products[id]
+			if p == nil {
+				st.parts = nil
+				st.refusal = invalid(CodeProductNotFound, fmt.Sprintf("/items/%d/product", i),
+					fmt.Sprintf("there is no product %s", id))
+				return
+			}
+			k = len(st.parts)
+			st.parts = append(st.parts, part{product: p})
+		}
+		st.parts[k].lines = append(st.parts[k].lines, i)
+	}
+	st.buyer = s.buyers.hold(c.Buyer)
+}
+
+// slotsPerOrder is how many events a live order may still cause: payment.started, order.overdue,
+// and payment.approved with inventory.sold, or as many for another end.
+const slotsPerOrder = 4
+
+// full says that n more orders are more than the shard may keep.
+func (s *State) full(n int) bool {
+	created := n * (slotsPerOrder + 2)
+	return s.count.ended+s.count.live+n > s.limits.EndedOrders ||
+		len(s.ended.blocks) > endedBlocks/2 ||
+		len(s.outbox.consumers) > 0 &&
+			s.outbox.backlog()+s.count.live*slotsPerOrder+created > s.limits.OutboxEvents
+}
+
+// Tight says that so little room is left that n more commands can be the end of it: then they must
+// be applied one by one.
+func (s *State) Tight(n int) bool { return s.full(n) }
+
+// prepareOrder names the products that hold the numbers of st.was.
+func (s *State) prepareOrder(st *Step) {
+	st.next, st.buyer = st.was, st.was.buyer
+	st.parts = st.room.parts[:0]
+	for _, it := range st.was.items(&st.room.item, &st.room.number) {
+		st.parts = append(st.parts, part{product: s.list[it.product], offsets: it.offsets})
+	}
+}
+
+// Products is how many products have to Work: with one, its actor does; with more, the apply
+// goroutine does when no actor is at work; with none there is nothing to do.
+func (st *Step) Products() int { return len(st.parts) }
+
+// Decided says that Prepare has answered already.
+func (st *Step) Decided() bool { return st.refusal != nil || st.replay }
+
+// Slot is the slot of the only product.
+func (st *Step) Slot() uint32 { return st.parts[0].product.slot }
+
+// Work does the products' part. Whatever breaks in it halts the product in whose part it broke,
+// after what the command did to the others has been undone.
+func (st *Step) Work() {
+	if len(st.parts) == 0 {
+		return
+	}
+	defer st.halt()
+	for i := range st.parts {
+		if p := st.parts[i].product; p.halted != "" {
+			st.refusal = p.refuseHalted()
+			return
+		}
+	}
+	switch c := st.Entry.Command.(type) {
+	case *Reserve:
+		st.from, st.to = placeFree, placeReserved
+		if st.refusal = st.reserve(c); st.refusal == nil {
+			st.touch()
+		}
+	case *PutProduct, *Restock, *Block, *Unblock, *SetSaleState:
+		p := st.parts[0].product
+		before := p.version
+		st.refusal = st.administer(p)
+		st.changes = p.version != before
+	default:
+		st.refusal = st.transition()
+	}
+}
+
+// administer does an admin's command.
+func (st *Step) administer(p *Product) (refusal *Outcome) {
+	switch c := st.Entry.Command.(type) {
+	case *PutProduct:
+		st.priced = p.settings.Price != c.Settings.Price
+		return p.put(c.Settings)
+	case *Restock:
+		st.replay, refusal = p.restock(c, st.now)
+		return refusal
+	case *Block:
+		return p.block(c.Numbers)
+	case *Unblock:
+		return p.unblock(c.Numbers)
+	case *SetSaleState:
+		return p.setState(c.State)
+	}
+	panic("inventory: no such command of an admin")
+}
+
+// shift moves the order's numbers in every product.
+func (st *Step) shift(from, to place) {
+	st.from, st.to = from, to
+	for st.at = range st.parts {
+		p := &st.parts[st.at]
+		p.product.move(p.offsets, from, to, st.buyer)
+	}
+	st.touch()
+}
+
+// touch marks the order and its products as changed.
+func (st *Step) touch() {
+	st.changes = true
+	for i := range st.parts {
+		st.parts[i].product.touch()
+	}
+}
+
+// halt stops the product whose part of the work panicked. The parts before it had been moved
+// whole, and move back.
+func (st *Step) halt() {
+	reason := recover()
+	if reason == nil {
+		return
+	}
+	fallen := st.parts[st.at].product
+	fallen.halted = fmt.Sprint(reason)
+	fallen.touch()
+	for i := range st.parts[:st.at] {
+		p := &st.parts[i]
+		p.product.move(p.offsets, st.to, st.from, st.buyer)
+	}
+	st.changes, st.fell = false, fallen
+	st.refusal = fallen.refuseHalted()
+}
