@@ -53,28 +53,34 @@ func start(
 
 func (r *replica) stop() { _ = r.Shutdown().Error() }
 
-func (r *replica) apply(t *testing.T) {
-	t.Helper()
-	require.NoError(t, r.Apply([]byte("one more"), patience).Error())
+func (r *replica) apply() error { return r.Apply([]byte("one more"), patience).Error() }
+
+// trio is the replicas of one group.
+type trio struct {
+	replicas [3]*replica
+	leader   int
 }
 
-// awaitLeader returns the replica of the three that becomes leader.
-func awaitLeader(t *testing.T, of [3]*replica) int {
+// apply applies a command, through whichever replica leads.
+func (g *trio) apply(t *testing.T) {
 	t.Helper()
-	expired := time.After(patience)
-	for {
-		leader, leads := 0, false
+	for g.replicas[g.leader].apply() != nil {
+		g.awaitLeader(t)
+	}
+}
+
+func (g *trio) awaitLeader(t *testing.T) {
+	t.Helper()
+	for leads := false; !leads; {
 		select {
-		case leads = <-of[0].leading:
-		case leads = <-of[1].leading:
-			leader = 1
-		case leads = <-of[2].leading:
-			leader = 2
-		case <-expired:
+		case leads = <-g.replicas[0].leading:
+			g.leader = 0
+		case leads = <-g.replicas[1].leading:
+			g.leader = 1
+		case leads = <-g.replicas[2].leading:
+			g.leader = 2
+		case <-time.After(patience):
 			require.FailNow(t, "no leader")
-		}
-		if leads {
-			return leader
 		}
 	}
 }
@@ -158,31 +164,27 @@ func testThreeNodesCarryFourGroups(t *testing.T, config *tls.Config) {
 			ID: raft.ServerID(fmt.Sprint("node-", i)), Address: nodes[i].Addr(),
 		})
 	}
-	var replicas [groups][3]*replica
-	for id := range replicas {
+	var trios [groups]trio
+	for id := range trios {
 		for i, node := range nodes {
 			group := open(t, node, transport.GroupID(id))
-			replicas[id][i] = start(t, group, everyone.Servers[i].ID, everyone)
+			trios[id].replicas[i] = start(t, group, everyone.Servers[i].ID, everyone)
 		}
 	}
 
-	var leaders [groups]int
-	for id, group := range replicas {
-		leaders[id] = awaitLeader(t, group)
-		group[leaders[id]].apply(t)
-		for _, r := range group {
+	for id := range trios {
+		trios[id].apply(t)
+		for _, r := range trios[id].replicas {
 			r.fsm.await(1)
 		}
 	}
 
-	lost := leaders[0]
+	lost := trios[0].leader
 	require.NoError(t, nodes[lost].Close())
-	for id, group := range replicas {
-		for leaders[id] == lost {
-			leaders[id] = awaitLeader(t, group)
-		}
-		group[leaders[id]].apply(t)
-		for i, r := range group {
+	for id := range trios {
+		trios[id].apply(t)
+		require.NotEqual(t, lost, trios[id].leader)
+		for i, r := range trios[id].replicas {
 			if i != lost {
 				r.fsm.await(2)
 			}
@@ -196,7 +198,7 @@ func TestSingleVoterNeedsNoPeer(t *testing.T) {
 	for range 2 { // raft's shutdown closes the group, which can be opened again
 		r := start(t, open(t, node, 7), "alone", alone)
 		require.True(t, receive(t, r.leading))
-		r.apply(t)
+		require.NoError(t, r.apply())
 		r.fsm.await(1)
 		r.stop()
 	}
@@ -208,13 +210,13 @@ func TestSnapshotReachesANewNode(t *testing.T) {
 		Servers: []raft.Server{{ID: "old", Address: old.Addr()}},
 	})
 	require.True(t, receive(t, leader.leading))
-	leader.apply(t)
+	require.NoError(t, leader.apply())
 	require.NoError(t, leader.Snapshot().Error())
 
 	group := open(t, fresh, 7)
 	follower := start(t, group, "fresh", raft.Configuration{})
 	require.NoError(t, leader.AddVoter("fresh", fresh.Addr(), 0, patience).Error())
-	leader.apply(t)
+	require.NoError(t, leader.apply())
 	follower.fsm.await(2)
 	require.Zero(t, group.RefusedSnapshots())
 }
