@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -106,9 +107,10 @@ func (g *Group) GetLog(index uint64, entry *raft.Log) error {
 		if !g.visible(index) {
 			return raft.ErrLogNotFound
 		}
-		err := g.read(index, func(frame []byte) error {
-			return getRecord(frame, g.id, index, entry)
-		})
+		frame, err := g.read(index)
+		if err == nil {
+			err = getRecord(frame, g.id, index, entry)
+		}
 		if err == nil {
 			return nil
 		}
@@ -120,16 +122,23 @@ func (g *Group) GetLog(index uint64, entry *raft.Log) error {
 	}
 }
 
-// read hands the frame of a record to use, for as long as the call lasts.
-func (g *Group) read(index uint64, use func(frame []byte) error) error {
-	frame, closer, err := g.store.db.Get(recordKey(g.id, index))
+// read returns a copy of the frame of a record.
+func (g *Group) read(index uint64) (frame []byte, err error) {
+	err = g.store.fault.guard(func() error {
+		value, closer, err := g.store.db.Get(recordKey(g.id, index))
+		if err != nil {
+			return err
+		}
+		frame = bytes.Clone(value)
+		return closer.Close()
+	})
 	if errors.Is(err, pebble.ErrNotFound) {
-		return fmt.Errorf("group %d, index %d: %w: missing", g.id, index, ErrCorrupt)
+		err = fmt.Errorf("%w: missing", ErrCorrupt)
 	}
 	if err != nil {
-		return fmt.Errorf("group %d, index %d: %w", g.id, index, asCorrupt(err))
+		return nil, fmt.Errorf("group %d, index %d: %w", g.id, index, asCorrupt(err))
 	}
-	return errors.Join(use(frame), closer.Close())
+	return frame, nil
 }
 
 // StoreLog is StoreLogs of one entry.
@@ -215,15 +224,17 @@ func (g *Group) endAt(next *state, index uint64) error {
 	if index == next.last {
 		return nil
 	}
-	err := g.read(index, func(frame []byte) error {
-		_, links, err := verifyRecord(frame, g.id, index)
-		next.last, next.lastChecksum = index, links.checksum
-		return err
-	})
+	frame, err := g.read(index)
+	var links recordLinks
+	if err == nil {
+		_, links, err = verifyRecord(frame, g.id, index)
+	}
 	if err != nil {
 		g.store.fault.raise(err)
+		return err
 	}
-	return err
+	next.last, next.lastChecksum = index, links.checksum
+	return nil
 }
 
 // DeleteRange deletes the records between from and to, both included, in one atomic write. Indexes

@@ -255,7 +255,7 @@ func asCorrupt(err error) error {
 
 func (s *Store) pebbleOptions() *pebble.Options {
 	options := &pebble.Options{
-		FS:                          s.config.FS,
+		FS:                          strictFS{s.config.FS, s.fault},
 		FormatMajorVersion:          pebble.FormatNewest,
 		Logger:                      pebbleLogger{s.config.Logger, s.fault},
 		MemTableSize:                s.config.MemTableBytes,

@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -85,32 +86,6 @@ func createReceipts(fs vfs.FS, dir, owner string) error {
 	return nil
 }
 
-func writeSynced(fs vfs.FS, path string, content []byte) error {
-	file, err := fs.Create(path, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return err
-	}
-	if _, err = file.Write(content); err == nil {
-		err = file.Sync()
-	}
-	if errClose := file.Close(); err == nil {
-		err = errClose
-	}
-	return err
-}
-
-func syncDir(fs vfs.FS, dir string) error {
-	handle, err := fs.OpenDir(dir)
-	if err != nil {
-		return err
-	}
-	err = handle.Sync()
-	if errClose := handle.Close(); err == nil {
-		err = errClose
-	}
-	return err
-}
-
 // readReceipts returns the owner and the last acknowledged commit of every group that has one.
 // The error wraps ErrCorrupt when the file is damaged.
 func readReceipts(fs vfs.FS, dir string) (string, map[uint16]uint64, error) {
@@ -138,6 +113,9 @@ func parseReceipts(content []byte) (string, map[uint16]uint64, error) {
 	if err != nil {
 		return "", nil, fmt.Errorf("receipts: %w", err)
 	}
+	if len(bytes.Trim(header[length:], "\x00")) > 0 {
+		return "", nil, fmt.Errorf("receipts: %w: header is not followed by zeros", ErrCorrupt)
+	}
 	commits := make(map[uint16]uint64)
 	slots := content[receiptsHeaderBytes:]
 	for i := 0; (i+1)*receiptBytes <= len(slots); i++ {
@@ -146,7 +124,9 @@ func parseReceipts(content []byte) (string, map[uint16]uint64, error) {
 			continue
 		}
 		group, commit := uint16(i), binary.BigEndian.Uint64(slot[:])
-		if binary.BigEndian.Uint32(slot[8:]) != receiptChecksum(group, commit) {
+		var want [receiptBytes]byte
+		putReceipt(&want, group, commit)
+		if slot != want {
 			return "", nil, fmt.Errorf("receipt of group %d: %w", group, ErrCorrupt)
 		}
 		commits[group] = commit

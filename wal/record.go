@@ -73,7 +73,7 @@ func verifyRecord(frame []byte, group uint16, index uint64) ([]byte, recordLinks
 	return body, recordLinks{binary.BigEndian.Uint32(body[16:]), checksum}, nil
 }
 
-// getRecord decodes a frame into entry, which aliases nothing of frame afterwards.
+// getRecord decodes a frame into entry, which aliases it.
 func getRecord(frame []byte, group uint16, index uint64, entry *raft.Log) error {
 	body, _, err := verifyRecord(frame, group, index)
 	if err != nil {
@@ -88,7 +88,7 @@ func getRecord(frame []byte, group uint16, index uint64, entry *raft.Log) error 
 		entry.AppendedAt = time.Unix(0, nano).UTC()
 	}
 	dataBytes := int(binary.BigEndian.Uint32(body[29:]))
-	rest := append([]byte(nil), body[recordFixedBytes:]...)
+	rest := body[recordFixedBytes:]
 	if dataBytes > 0 {
 		entry.Data = rest[:dataBytes:dataBytes]
 	}

@@ -1,0 +1,83 @@
+package wal
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/stretchr/testify/require"
+)
+
+// crash is the file system as a crash left it, and between which numbers of acknowledged steps
+// that was.
+type crash struct {
+	fs              *vfs.MemFS
+	atLeast, atMost int64
+}
+
+// crashes takes clones of a file system before each of its operations that write.
+type crashes struct {
+	fs  *vfs.MemFS
+	run *scriptRun
+
+	mu   sync.Mutex
+	rng  *rand.Rand
+	seen []crash
+}
+
+func (c *crashes) String() string { return "crash points" }
+
+func (c *crashes) MaybeError(op errorfs.Op) error {
+	if op.Kind.ReadOrWrite() == errorfs.OpIsRead {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, unsyncedPercent := range []int{0, 50, 100} {
+		atLeast := c.run.acknowledged.Load()
+		fs := c.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: unsyncedPercent, RNG: c.rng})
+		// The step that was going on may be there as a whole, or not at all.
+		c.seen = append(c.seen, crash{fs, atLeast, c.run.acknowledged.Load() + 1})
+	}
+	return nil
+}
+
+// Whatever instant the power fails at, with whatever part of the unsynced data on disk, every
+// acknowledged step is there after the next start, and the one in flight is whole or absent.
+func TestEveryWriteIsACrashPoint(t *testing.T) {
+	rng := seeded(t)
+	sc := newScript(rng, 60)
+	points := &crashes{fs: vfs.NewCrashableMem(), run: &scriptRun{}, rng: rng}
+	points.run.config = testConfig(t, errorfs.Wrap(points.fs, points))
+	require.NoError(t, points.run.play(sc))
+	require.Greater(t, len(points.seen), 300)
+
+	for _, c := range points.seen {
+		requireRecovers(t, sc, c)
+	}
+	t.Logf("%d crashes", len(points.seen))
+}
+
+func requireRecovers(t *testing.T, sc *script, c crash) {
+	t.Helper()
+	config := testConfig(t, c.fs)
+	s, err := Open(config)
+	if errors.Is(err, ErrNotCreated) && c.atLeast == 0 {
+		config.Create = true // the first boot was interrupted: repeat it
+		s, err = Open(config)
+	}
+	require.NoError(t, err)
+	sc.requireHeld(t, s, c.atLeast, c.atMost)
+	// It is as good as new: it takes a write and finds it again.
+	require.NoError(t, groupOf(t, s, 0).Set([]byte("after"), []byte("crash")))
+	require.NoError(t, s.Close())
+	config.Create = false
+	s = reopened(t, config)
+	value, err := groupOf(t, s, 0).Get([]byte("after"))
+	require.NoError(t, err)
+	require.Equal(t, "crash", string(value))
+	require.NoError(t, s.Close())
+}
