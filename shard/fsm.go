@@ -1,0 +1,88 @@
+package shard
+
+import (
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"numera/engine"
+	"numera/engine/inventory"
+)
+
+// fsm is the engine as raft sees it. Raft calls Apply, ApplyBatch, Snapshot and Restore from its
+// one FSM goroutine: the shard's apply goroutine.
+type fsm struct {
+	engine *engine.Engine
+	batch  inventory.Batch
+	stats  *metrics
+
+	bytes   atomic.Int64 // of log entries applied since the last snapshot
+	entries atomic.Int64
+	grown   chan struct{} // gets a token when a snapshot is worth while; capacity 1
+	limits  struct{ bytes, entries int64 }
+}
+
+var _ raft.BatchingFSM = (*fsm)(nil)
+
+// Apply implements raft.FSM.
+func (f *fsm) Apply(log *raft.Log) any { return f.ApplyBatch([]*raft.Log{log})[0] }
+
+// ApplyBatch implements raft.BatchingFSM. It answers each command entry with the outcomes of its
+// commands. An entry that does not decode ends the process: it was written by a newer version, or
+// damaged in memory, and a replica that skips it is no replica.
+func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
+	responses := make([]any, len(logs))
+	for i, log := range logs {
+		if log.Type != raft.LogCommand {
+			continue
+		}
+		if err := f.batch.Decode(log.Data); err != nil {
+			panic(fmt.Sprintf("shard: log entry %d: %v", log.Index, err))
+		}
+		start := time.Now()
+		responses[i] = f.engine.Apply(&f.batch)
+		f.stats.apply.Observe(time.Since(start).Seconds())
+		bytes, entries := f.bytes.Add(int64(len(log.Data))), f.entries.Add(1)
+		if bytes >= f.limits.bytes || entries >= f.limits.entries {
+			select {
+			case f.grown <- struct{}{}:
+			default:
+			}
+		}
+	}
+	return responses
+}
+
+// Snapshot implements raft.FSM: it freezes the state, and the apply goroutine goes on.
+func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
+	start := time.Now()
+	frozen := f.engine.Freeze()
+	f.stats.freeze.Observe(time.Since(start).Seconds())
+	f.bytes.Store(0)
+	f.entries.Store(0)
+	return snapshot{frozen}, nil
+}
+
+// Restore implements raft.FSM.
+func (f *fsm) Restore(r io.ReadCloser) error {
+	defer r.Close()
+	return f.engine.Restore(r)
+}
+
+// snapshot is written by a goroutine of raft's while the state goes on.
+type snapshot struct{ frozen *inventory.Frozen }
+
+// Persist implements raft.FSMSnapshot.
+func (s snapshot) Persist(sink raft.SnapshotSink) error {
+	if _, err := s.frozen.WriteTo(sink); err != nil {
+		sink.Cancel() // the error that matters is the one before
+		return fmt.Errorf("shard: write snapshot: %w", err)
+	}
+	return sink.Close()
+}
+
+// Release implements raft.FSMSnapshot.
+func (snapshot) Release() {}

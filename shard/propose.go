@@ -1,0 +1,237 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"numera/engine/inventory"
+)
+
+// Proposal is a command on its way into the log.
+type Proposal struct {
+	// Entry is sealed and encoded by Propose, which owns it from then on.
+	Entry inventory.Entry
+
+	// Deadline is when the asker stops waiting; what has not been proposed by then is not. Zero
+	// means never.
+	Deadline time.Time
+
+	// Done is called once, with an outcome or one of the package's errors, maybe before Propose
+	// returns. It must not block: the shard waits for it.
+	Done func(*inventory.Outcome, error)
+
+	encoded []byte
+	queued  time.Time
+}
+
+// Propose puts a command on the queue and returns at once. A command whose form is wrong is
+// refused without it. Any goroutine may call it.
+func (s *Shard) Propose(p *Proposal) {
+	if refusal := p.Entry.Command.Check(); refusal != nil {
+		refusal.AtUnixMilli = s.config.Clock.NowUnixMilli()
+		p.Done(refusal, nil)
+		return
+	}
+	inventory.SealKey(p.Entry.Command, s.secret)
+	p.encoded = inventory.AppendEntry(p.encoded[:0], p.Entry)
+	p.queued = time.Now()
+	if err := s.admits(); err != nil {
+		p.Done(nil, err)
+		return
+	}
+	select {
+	case s.queue <- p:
+		s.stats.admitted.Inc()
+	default:
+		p.Done(nil, ErrOverloaded)
+	}
+}
+
+// Do proposes a command and waits for its outcome, or for ctx: then the outcome is unknown.
+func (s *Shard) Do(ctx context.Context, e inventory.Entry) (*inventory.Outcome, error) {
+	type answer struct {
+		outcome *inventory.Outcome
+		err     error
+	}
+	done := make(chan answer, 1)
+	deadline, _ := ctx.Deadline()
+	s.Propose(&Proposal{
+		Entry: e, Deadline: deadline,
+		Done: func(o *inventory.Outcome, err error) { done <- answer{o, err} },
+	})
+	select {
+	case a := <-done:
+		return a.outcome, a.err
+	case <-ctx.Done():
+		return nil, ErrOutcomeUnknown
+	}
+}
+
+// inFlight is a log entry that has been proposed, and whom to tell.
+type inFlight struct {
+	future    raft.ApplyFuture
+	proposals []*Proposal
+	proposed  time.Time
+}
+
+// enqueueTimeout is how long raft may take to accept an entry. It takes one when it has synced
+// those before; a disk that hangs longer is the write-ahead log's to notice.
+const enqueueTimeout = 2 * time.Second
+
+// propose is the goroutine that turns the queue into log entries: whatever waits goes into one
+// entry. While Config.InFlight entries are under way, the next one gathers in the queue. When the
+// earliest deadline of an order has come and nothing is under way, it proposes an empty entry.
+func (s *Shard) propose() {
+	defer s.running.Done()
+	defer close(s.flying)
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case s.slots <- struct{}{}:
+		}
+		proposals, tick, ok := s.gather()
+		if !ok {
+			return
+		}
+		if proposals = s.dropLate(proposals); len(proposals) == 0 && !tick {
+			<-s.slots
+			continue
+		}
+		s.flying <- s.send(proposals)
+	}
+}
+
+// gather waits for the first command and takes what else there is. tick says that orders are due;
+// neither, that the world has changed and gather is to be called again. ok is false when the shard
+// stops.
+func (s *Shard) gather() (proposals []*Proposal, tick, ok bool) {
+	var due <-chan struct{}
+	deadline := s.engine.NextDeadline()
+	if alone := len(s.slots) == 1; alone && deadline != 0 && s.leads.Load() != 0 {
+		timer := s.config.Clock.TimerAt(deadline)
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-s.ctx.Done():
+		return nil, false, false
+	case <-due:
+		return nil, true, true
+	case <-s.wake:
+		return nil, false, true
+	case p := <-s.queue:
+		proposals = append(make([]*Proposal, 0, 256), p)
+	}
+	bytes := len(proposals[0].encoded)
+	for len(proposals) < s.config.BatchCommands && bytes < s.config.BatchBytes {
+		select {
+		case p := <-s.queue:
+			proposals = append(proposals, p)
+			bytes += len(p.encoded)
+		default:
+			return proposals, false, true
+		}
+	}
+	return proposals, false, true
+}
+
+// dropLate answers the proposals that have waited too long, and those of a shard that may not
+// propose any more.
+func (s *Shard) dropLate(proposals []*Proposal) []*Proposal {
+	now := time.Now()
+	unfit := s.admits()
+	live := proposals[:0]
+	for _, p := range proposals {
+		switch {
+		case unfit != nil:
+			p.Done(nil, unfit)
+		case !p.Deadline.IsZero() && now.After(p.Deadline):
+			p.Done(nil, ErrExpired)
+		case now.Sub(p.queued) > s.config.QueueWait:
+			p.Done(nil, ErrOverloaded)
+		default:
+			s.stats.queueAge.Observe(now.Sub(p.queued).Seconds())
+			live = append(live, p)
+		}
+	}
+	return live
+}
+
+// send proposes one entry.
+func (s *Shard) send(proposals []*Proposal) inFlight {
+	size := 64
+	for _, p := range proposals {
+		size += len(p.encoded)
+	}
+	entry := inventory.AppendBatchHeader(make([]byte, 0, size),
+		s.config.Clock.NowUnixMilli(), rand.Uint64())
+	for _, p := range proposals {
+		entry = append(entry, p.encoded...)
+	}
+	inventory.SealBatch(entry)
+	s.stats.batchSize.Observe(float64(len(proposals)))
+	return inFlight{s.raft.Apply(entry, enqueueTimeout), proposals, time.Now()}
+}
+
+// settle is the goroutine that waits for the entries in the order of the log and answers their
+// proposals.
+func (s *Shard) settle() {
+	defer s.running.Done()
+	for f := range s.flying {
+		outcomes, err := s.result(f.future)
+		<-s.slots
+		s.rouse()
+		if err == nil {
+			s.stats.commit.Observe(time.Since(f.proposed).Seconds())
+		}
+		for i, p := range f.proposals {
+			if err != nil {
+				s.stats.refused(err)
+				p.Done(nil, err)
+				continue
+			}
+			s.stats.outcome(outcomes[i].Code)
+			p.Done(outcomes[i], nil)
+		}
+	}
+}
+
+// result waits for an entry. After the shard has stopped raft may never answer; then the outcome
+// is unknown.
+func (s *Shard) result(future raft.ApplyFuture) ([]*inventory.Outcome, error) {
+	answered := make(chan error, 1)
+	go func() { answered <- future.Error() }()
+	var err error
+	select {
+	case err = <-answered:
+	case <-s.stopped:
+		select {
+		case err = <-answered:
+		case <-time.After(time.Second):
+			err = raft.ErrRaftShutdown
+		}
+	}
+	switch {
+	case err == nil:
+		outcomes, _ := future.Response().([]*inventory.Outcome)
+		return outcomes, nil
+	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress):
+		return nil, ErrNotLeader
+	case errors.Is(err, raft.ErrEnqueueTimeout):
+		return nil, ErrOverloaded
+	}
+	return nil, ErrOutcomeUnknown
+}
+
+// rouse makes gather look anew at the earliest deadline.
+func (s *Shard) rouse() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
