@@ -1,0 +1,56 @@
+package numberset
+
+// pages are the bits of taken numbers. What isn't stored — a page beyond the end of the table, a
+// word beyond the end of a page — is free, so that an untouched product has no pages at all.
+type pages []page
+
+type page struct {
+	words      []uint64
+	generation uint64 // of the Set, in which words was allocated; older: a View sees them
+}
+
+const (
+	wordBits  = 64
+	pageBits  = 1 << 16
+	groupBits = 1 << groupShift
+)
+
+// words returns the stored words of a page.
+func (p pages) words(i uint32) []uint64 {
+	if int(i) >= len(p) {
+		return nil
+	}
+	return p[i].words
+}
+
+// group returns the stored words of a group.
+func (p pages) group(i uint32) []uint64 {
+	const groupWords, pageGroups = groupBits / wordBits, pageBits / groupBits
+	words := p.words(i / pageGroups)
+	from := min(int(i%pageGroups*groupWords), len(words))
+	return words[from:min(from+groupWords, len(words))]
+}
+
+func (p pages) has(offset uint32) bool {
+	words, i := p.words(offset/pageBits), offset%pageBits/wordBits
+	return int(i) < len(words) && words[i]>>(offset%wordBits)&1 != 0
+}
+
+// writable returns the words of a page, all of them, which no View sees.
+func (s *Set) writable(i uint32) []uint64 {
+	if s.pagesGeneration != s.generation || int(i) >= len(s.pages) {
+		table := make(pages, ceil(s.count, pageBits))
+		copy(table, s.pages)
+		s.pages, s.pagesGeneration = table, s.generation
+	}
+	p := &s.pages[i]
+	size := int(ceil(min(pageBits, s.count-i*pageBits), wordBits))
+	if p.generation != s.generation || len(p.words) < size {
+		words := make([]uint64, size)
+		copy(words, p.words)
+		p.words, p.generation = words, s.generation
+	}
+	return p.words
+}
+
+func ceil(n, unit uint32) uint32 { return (n + unit - 1) / unit }
