@@ -108,7 +108,7 @@ func TestRestartKeepsEverything(t *testing.T) {
 
 func BenchmarkPropose(b *testing.B) {
 	n := openNode(b, testConfig(b, b.TempDir()))
-	defer n.Close()
+	b.Cleanup(func() { require.NoError(b, n.Close()) })
 	s := n.Shard(0)
 	do(b, s, product("a", 100_000_000))
 	slots := make(chan struct{}, 1024)

@@ -182,6 +182,7 @@ func (s *Shard) send(proposals []*Proposal) inFlight {
 // proposals.
 func (s *Shard) settle() {
 	defer s.running.Done()
+	defer close(s.settled)
 	for f := range s.flying {
 		outcomes, err := s.result(f.future)
 		<-s.slots

@@ -43,6 +43,7 @@ type Shard struct {
 
 	ctx     context.Context // done when it stops to take work
 	cancel  context.CancelFunc
+	settled chan struct{} // closed when nothing is under way any more
 	stopped chan struct{} // closed when raft has stopped
 	running sync.WaitGroup
 }
@@ -74,6 +75,7 @@ func openShard(config *Config, g group) (*Shard, error) {
 		flying:  make(chan inFlight, config.InFlight),
 		wake:    make(chan struct{}, 1),
 		reads:   make(chan read, config.QueueLength),
+		settled: make(chan struct{}),
 		stopped: make(chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -165,15 +167,8 @@ func (s *Shard) close() error {
 	s.leads.Store(0)
 	s.server.stop()
 	s.cancel()
-	drained := make(chan struct{})
-	go func() {
-		for len(s.slots) > 0 { // what is proposed gets its answer
-			time.Sleep(time.Millisecond)
-		}
-		close(drained)
-	}()
 	select {
-	case <-drained:
+	case <-s.settled: // what was proposed has its answer
 	case <-time.After(2 * time.Second):
 	}
 	err := s.raft.Shutdown().Error()
