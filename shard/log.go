@@ -3,7 +3,6 @@ package shard
 import (
 	"context"
 	"io"
-
 	"log/slog"
 
 	"github.com/hashicorp/go-hclog"

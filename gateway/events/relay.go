@@ -1,0 +1,239 @@
+// Package events relays the outboxes of all shards to the JetStream stream numera-events, for
+// consumers that want to be told rather than to ask.
+//
+// It promises each event at least once, those of one shard in order, with the message id
+// <shard>-<sequence> by which JetStream drops what comes twice within its window. It does not
+// promise that JetStream keeps what it has accepted: see Config.SyncDelay. A consumer that sees a
+// gap in a shard's sequence scans again.
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"numera/engine/inventory"
+	"numera/gateway"
+	"numera/shard/wire"
+)
+
+// The stream, its subjects (the kind of the event follows), and the headers of its messages.
+const (
+	Stream            = "numera-events"
+	SubjectPrefix     = "numera.events."
+	HeaderCorrelation = "Numera-Correlation"
+	HeaderShard       = "Numera-Shard"
+	HeaderSequence    = "Numera-Sequence"
+)
+
+// Outbox is where events are pulled from.
+type Outbox interface {
+	DoOn(context.Context, inventory.ShardID, inventory.Entry) (*inventory.Outcome, error)
+	Events(context.Context, inventory.ShardID, wire.EventsQuery) (*wire.Events, error)
+}
+
+// Config says how a Relay works. Zero values mean the defaults named beside them.
+type Config struct {
+	// Consumer is the name by which the outboxes keep events for the relay; default "events".
+	Consumer string
+
+	// SyncDelay is how long after JetStream has accepted events the outbox may forget them:
+	// longer than JetStream's sync interval, so that what a crash takes from it is relayed
+	// again. Default 3 s.
+	SyncDelay time.Duration
+
+	// MaxAge and MaxBytes bound the stream; defaults 7 days and 2 GiB. The oldest go first.
+	MaxAge   time.Duration
+	MaxBytes int64
+
+	Log *slog.Logger // default: nothing is logged
+}
+
+// batch is how many events are pulled at once.
+const batch = 1000
+
+// idle is how long an empty outbox is left alone.
+const idle = 100 * time.Millisecond
+
+// Relay has a goroutine per shard. Close it to end them.
+type Relay struct {
+	config  Config
+	outbox  Outbox
+	js      jetstream.JetStream
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	lag     []atomic.Int64
+}
+
+// Start makes the stream if it does not exist and relays until Close.
+func Start(ctx context.Context, conn *nats.Conn, outbox Outbox, shards uint16, c Config) (*Relay, error) {
+	if c.Consumer == "" {
+		c.Consumer = "events"
+	}
+	if c.SyncDelay == 0 {
+		c.SyncDelay = 3 * time.Second
+	}
+	if c.MaxAge == 0 {
+		c.MaxAge = 7 * 24 * time.Hour
+	}
+	if c.MaxBytes == 0 {
+		c.MaxBytes = 2 << 30
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	js, err := jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(2*batch))
+	if err != nil {
+		return nil, fmt.Errorf("events: %w", err)
+	}
+	_, err = js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+		Name: Stream, Subjects: []string{SubjectPrefix + ">"}, Storage: jetstream.FileStorage,
+		MaxAge: c.MaxAge, MaxBytes: c.MaxBytes, Duplicates: 2 * time.Minute,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("events: create the stream %s: %w", Stream, err)
+	}
+	r := &Relay{config: c, outbox: outbox, js: js, lag: make([]atomic.Int64, shards)}
+	ctx, r.cancel = context.WithCancel(context.Background())
+	for shard := range shards {
+		r.running.Go(func() { r.relay(ctx, inventory.ShardID(shard)) })
+	}
+	return r, nil
+}
+
+// Close stops relaying. What was not acknowledged will be relayed again after a start.
+func (r *Relay) Close() {
+	r.cancel()
+	r.running.Wait()
+}
+
+// Lag is how many events of all shards have not been relayed yet, as of the last pulls.
+func (r *Relay) Lag() int64 {
+	sum := int64(0)
+	for i := range r.lag {
+		sum += r.lag[i].Load()
+	}
+	return sum
+}
+
+// relay attaches to one shard's outbox and follows it, beginning anew after every error.
+func (r *Relay) relay(ctx context.Context, shard inventory.ShardID) {
+	for ctx.Err() == nil {
+		if err := r.follow(ctx, shard); err != nil && ctx.Err() == nil {
+			r.config.Log.Warn("relaying events was interrupted", "shard", shard, "error", err)
+			sleep(ctx, time.Second)
+		}
+	}
+}
+
+// accepted is how far JetStream had taken a shard's events at an instant.
+type accepted struct {
+	sequence uint64
+	at       time.Time
+}
+
+func (r *Relay) follow(ctx context.Context, shard inventory.ShardID) error {
+	after, err := r.command(ctx, shard, &inventory.Attach{Consumer: r.config.Consumer})
+	if err != nil {
+		return err
+	}
+	var waiting []accepted // for SyncDelay to pass
+	for ctx.Err() == nil {
+		pulled, err := r.outbox.Events(ctx, shard, wire.EventsQuery{After: after, Limit: batch})
+		if err != nil {
+			return fmt.Errorf("events: pull: %w", err)
+		}
+		if pulled.Trimmed {
+			return errors.New("events: the outbox no longer keeps what comes next: " +
+				"the consumer was detached, and its readers have a gap")
+		}
+		if len(pulled.Events) > 0 {
+			if err := r.publish(ctx, shard, pulled.Events); err != nil {
+				return err
+			}
+			after = pulled.Events[len(pulled.Events)-1].Sequence
+			waiting = append(waiting, accepted{after, time.Now()})
+		}
+		r.lag[shard].Store(int64(pulled.Last - after))
+		if waiting, err = r.acknowledge(ctx, shard, waiting); err != nil {
+			return err
+		}
+		if len(pulled.Events) < batch {
+			sleep(ctx, idle)
+		}
+	}
+	return nil
+}
+
+// publish hands events to JetStream and waits until it has accepted all.
+func (r *Relay) publish(ctx context.Context, shard inventory.ShardID, events []inventory.Event) error {
+	futures := make([]jetstream.PubAckFuture, len(events))
+	number := strconv.Itoa(int(shard))
+	for i := range events {
+		e := &events[i]
+		sequence := strconv.FormatUint(e.Sequence, 10)
+		m := nats.NewMsg(SubjectPrefix + e.Kind.String())
+		m.Header.Set(HeaderCorrelation, e.Correlation)
+		m.Header.Set(HeaderShard, number)
+		m.Header.Set(HeaderSequence, sequence)
+		m.Data = gateway.AppendEvent(nil, shard, e)
+		var err error
+		futures[i], err = r.js.PublishMsgAsync(m, jetstream.WithMsgID(number+"-"+sequence))
+		if err != nil {
+			return fmt.Errorf("events: publish: %w", err)
+		}
+	}
+	for _, future := range futures {
+		select {
+		case <-future.Ok():
+		case err := <-future.Err():
+			return fmt.Errorf("events: publish: %w", err)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// acknowledge lets the outbox forget what JetStream has had for SyncDelay.
+func (r *Relay) acknowledge(
+	ctx context.Context, shard inventory.ShardID, waiting []accepted,
+) ([]accepted, error) {
+	done := uint64(0)
+	for len(waiting) > 0 && time.Since(waiting[0].at) > r.config.SyncDelay {
+		done, waiting = waiting[0].sequence, waiting[1:]
+	}
+	if done == 0 {
+		return waiting, nil
+	}
+	ack := &inventory.Acknowledge{Consumer: r.config.Consumer, Sequence: done}
+	_, err := r.command(ctx, shard, ack)
+	return waiting, err
+}
+
+// command has a command of operation decided and returns the outcome's sequence.
+func (r *Relay) command(ctx context.Context, shard inventory.ShardID, c inventory.Command) (uint64, error) {
+	o, err := r.outbox.DoOn(ctx, shard, inventory.Entry{Command: c})
+	if err != nil {
+		return 0, fmt.Errorf("events: %w", err)
+	}
+	if o.Code != inventory.CodeOK {
+		return 0, fmt.Errorf("events: refused: %v", o.Code)
+	}
+	return o.Sequence, nil
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
