@@ -16,6 +16,9 @@ func raftLogger(to *slog.Logger) hclog.Logger {
 	return l
 }
 
+// selfElection is what raft says at every start, of a node alone too.
+const selfElection = "heartbeat timeout reached, starting election"
+
 // sink implements hclog.SinkAdapter.
 type sink struct{ to *slog.Logger }
 
@@ -25,7 +28,7 @@ func (s sink) Accept(name string, level hclog.Level, msg string, args ...any) {
 	switch {
 	case level >= hclog.Error:
 		to = slog.LevelError
-	case level == hclog.Warn:
+	case level == hclog.Warn && msg != selfElection:
 		to = slog.LevelWarn
 	}
 	s.to.Log(context.Background(), to, "raft: "+msg, args...)

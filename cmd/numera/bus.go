@@ -97,7 +97,10 @@ func (b *bus) start(c *devCommand, inside nats.Option) error {
 			"Choose another address with --nats", c.NATS)
 	}
 	b.url = b.server.ClientURL()
-	if err := public.EnableJetStream(nil, nil); err != nil {
+	if public, err = b.server.LookupAccount(public.Name); err == nil { // the server made its own
+		err = public.EnableJetStream(nil, nil)
+	}
+	if err != nil {
 		return fmt.Errorf("start JetStream: %w", err)
 	}
 	return nil
