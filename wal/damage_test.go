@@ -23,7 +23,7 @@ type damagedStore struct {
 // crashedStore writes to group 1 until its log spans several files: flushed tables, a
 // write-ahead log that was rotated, and a newest one with records at its end.
 func crashedStore(t *testing.T, flushes int) damagedStore {
-	fs := vfs.NewCrashableMem()
+	fs := &cloneable{MemFS: vfs.NewCrashableMem()}
 	s := created(t, testConfig(t, fs))
 	g := groupOf(t, s, 1)
 	last := uint64(0)
@@ -68,11 +68,16 @@ func readFile(t *testing.T, fs vfs.FS, name string) []byte {
 	return content
 }
 
+// overwrite keeps content as it is: the file system spoils what it was given, under -race.
+func overwrite(fs vfs.FS, name string, content []byte) error {
+	return writeSynced(fs, name, slices.Clone(content))
+}
+
 // openDamaged opens a copy whose file was replaced by content. A refused start must have changed
 // nothing. One that is not refused must have lost nothing.
 func (d damagedStore) openDamaged(t *testing.T, name string, content []byte) error {
 	fs := d.fs.CrashClone(vfs.CrashCloneCfg{})
-	require.NoError(t, writeSynced(fs, name, content))
+	require.NoError(t, overwrite(fs, name, content))
 	s, err := Open(testConfig(t, fs))
 	if err != nil {
 		require.Equal(t, content, readFile(t, fs, name), "a refused start changed the file")
@@ -186,12 +191,12 @@ func TestRefusalIsRepeated(t *testing.T) {
 	d := crashedStore(t, 1)
 	name := d.newest(t, isWAL)
 	content := readFile(t, d.fs, name)
-	require.NoError(t, writeSynced(d.fs, name, content[:len(content)-1]))
+	require.NoError(t, overwrite(d.fs, name, content[:len(content)-1]))
 	for range 3 {
 		_, err := Open(testConfig(t, d.fs))
 		require.ErrorIs(t, err, ErrCorrupt)
 	}
-	require.NoError(t, writeSynced(d.fs, name, content))
+	require.NoError(t, overwrite(d.fs, name, content))
 	s := reopened(t, testConfig(t, d.fs))
 	requireLog(t, groupOf(t, s, 1), d.terms)
 	require.NoError(t, s.Close())

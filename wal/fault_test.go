@@ -33,7 +33,7 @@ func (f *failing) MaybeError(errorfs.Op) error {
 // is done all the same; every acknowledged step is there after the next start.
 func TestEveryFileOperationFails(t *testing.T) {
 	rng := seeded(t)
-	sc := newScript(rng, 30)
+	sc := newScript(rng, 15)
 	for _, count := range []int64{1, 1 << 40} {
 		failures, met := 0, true
 		for from := int64(0); met; from++ {
@@ -52,7 +52,7 @@ func TestEveryFileOperationFails(t *testing.T) {
 // requireSurvives plays the script on failing files and opens what is left on good ones.
 func requireSurvives(t *testing.T, sc *script, injector *failing, rng *rand.Rand) error {
 	t.Helper()
-	fs := vfs.NewCrashableMem()
+	fs := &cloneable{MemFS: vfs.NewCrashableMem()}
 	run := &scriptRun{config: testConfig(t, errorfs.Wrap(fs, injector))}
 	var faults atomic.Int64
 	run.config.OnFault = func(error) { faults.Add(1) }
