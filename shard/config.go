@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/hashicorp/raft"
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -34,7 +36,7 @@ type Config struct {
 	Clock *clock.Clock
 
 	// OnFault is told, once, why the process must end: the storage failed or stalled, or a
-	// replica can no longer be trusted. Required.
+	// replica can no longer be trusted. It must not call Close. Required.
 	OnFault func(error)
 
 	// ElectionTimeout is how long a follower waits for its leader; default 1 s. A node alone
@@ -73,6 +75,11 @@ type Config struct {
 	FS         vfs.FS                // of the write-ahead log; default the operating system's
 	Logger     *slog.Logger          // default slog.Default
 	Registerer prometheus.Registerer // nil: metrics are kept and not shown
+
+	// What only tests set.
+	freeBytes func(dir string) (uint64, error) // default freeBytes
+	voters    []raft.Server                    // of a new cluster; default this node alone
+	identity  *identity                        // of a new cluster; default one of its own
 }
 
 func (c Config) withDefaults() Config {
@@ -95,6 +102,13 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
+	}
+	if c.freeBytes == nil {
+		c.freeBytes = freeBytes
+	}
+	if tell := c.OnFault; tell != nil {
+		var once sync.Once
+		c.OnFault = func(err error) { once.Do(func() { tell(err) }) }
 	}
 	return c
 }

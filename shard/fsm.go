@@ -23,6 +23,8 @@ type fsm struct {
 	entries atomic.Int64
 	grown   chan struct{} // gets a token when a snapshot is worth while; capacity 1
 	limits  struct{ bytes, entries int64 }
+
+	installed func() error // is told when a leader's snapshot has replaced the state
 }
 
 var _ raft.BatchingFSM = (*fsm)(nil)
@@ -45,15 +47,21 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 		start := time.Now()
 		responses[i] = f.engine.Apply(&f.batch)
 		f.stats.apply.Observe(time.Since(start).Seconds())
-		bytes, entries := f.bytes.Add(int64(len(log.Data))), f.entries.Add(1)
-		if bytes >= f.limits.bytes || entries >= f.limits.entries {
-			select {
-			case f.grown <- struct{}{}:
-			default:
-			}
+		f.bytes.Add(int64(len(log.Data)))
+		f.entries.Add(1)
+	}
+	if f.large() {
+		select {
+		case f.grown <- struct{}{}:
+		default:
 		}
 	}
 	return responses
+}
+
+// large says that so much log has gathered since the last snapshot that the next is worth while.
+func (f *fsm) large() bool {
+	return f.bytes.Load() >= f.limits.bytes || f.entries.Load() >= f.limits.entries
 }
 
 // Snapshot implements raft.FSM: it freezes the state, and the apply goroutine goes on.
@@ -66,8 +74,19 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 	return snapshot{frozen}, nil
 }
 
-// Restore implements raft.FSM.
+// Restore implements raft.FSM: a leader has installed its snapshot. At a start the shard restores by
+// itself.
 func (f *fsm) Restore(r io.ReadCloser) error {
+	if err := f.load(r); err != nil {
+		return err
+	}
+	f.bytes.Store(0)
+	f.entries.Store(0)
+	return f.installed()
+}
+
+// load replaces the state by that of a snapshot.
+func (f *fsm) load(r io.ReadCloser) error {
 	defer r.Close()
 	return f.engine.Restore(r)
 }

@@ -1,11 +1,13 @@
 package shard
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -21,26 +23,33 @@ type identity struct {
 	Shards  int    `json:"shards"`
 	Secret  string `json:"secret"` // 64 hexadecimal digits: what keys and tokens are hashed with
 	Made    bool   `json:"made"`   // the write-ahead log and the raft groups exist
+
+	// Checksum is that of the others: with one flipped bit in the secret no key would be known
+	// again, and act twice.
+	Checksum uint32 `json:"checksum"`
 }
 
-const identityFile = "cluster.json"
+const (
+	identityFile  = "cluster.json"
+	defaultShards = 8
+)
 
-// loadIdentity reads the identity of dir, or makes one for a first boot. Until it is saved as
-// made, a first boot that was interrupted is begun anew.
-func loadIdentity(dir string, shards int) (identity, error) {
+// loadIdentity reads the identity of dir, or makes one for a first boot: a given one, or one of its
+// own. Until it is saved as made, a first boot that was interrupted is repeated.
+func loadIdentity(dir string, shards int, given *identity) (identity, error) {
 	var id identity
 	text, err := os.ReadFile(filepath.Join(dir, identityFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
-			return id, fmt.Errorf("%w: %s is not empty and has no %s (%w)",
-				ErrCluster, dir, identityFile, errors.Join(err))
+		if err := checkFresh(dir); err != nil {
+			return id, err
 		}
 		id = identity{
-			Cluster: randomHex(16), Node: randomHex(8), Secret: randomHex(32), Shards: shards,
+			Cluster: randomHex(16), Node: randomHex(8), Secret: randomHex(32),
+			Shards: cmp.Or(shards, defaultShards),
 		}
-		if shards == 0 {
-			id.Shards = 8
+		if given != nil {
+			id = *given
 		}
 		return id, id.save(dir)
 	case err != nil:
@@ -50,8 +59,7 @@ func loadIdentity(dir string, shards int) (identity, error) {
 		return id, fmt.Errorf("%w: %s: %w", ErrCluster, identityFile, err)
 	}
 	switch {
-	case len(id.Cluster) != 32 || len(id.Secret) != 64 || id.Node == "" ||
-		id.Shards < 1 || id.Shards > mostShards:
+	case id.Checksum != id.checksum():
 		return id, fmt.Errorf("%w: %s is damaged", ErrCluster, identityFile)
 	case shards != 0 && shards != id.Shards:
 		return id, fmt.Errorf("%w: it was made with %d shards, not %d: the number is fixed",
@@ -60,17 +68,43 @@ func loadIdentity(dir string, shards int) (identity, error) {
 	return id, nil
 }
 
+// checkFresh refuses a directory that holds anything: it is somebody's. What a first boot leaves
+// that was interrupted while it saved its identity, and what ext4 puts into an empty file system,
+// are nothing.
+func checkFresh(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("shard: %w", err)
+	}
+	for _, entry := range entries {
+		if name := entry.Name(); name != identityFile+unsaved && name != "lost+found" {
+			return fmt.Errorf("%w: %s has no %s and is not empty: it holds %s",
+				ErrCluster, dir, identityFile, name)
+		}
+	}
+	return syncDir(filepath.Dir(dir)) // it may have been made just now
+}
+
+func (id identity) checksum() uint32 {
+	id.Checksum = 0
+	return crc32.Checksum(fmt.Appendf(nil, "%+v", id), castagnoli)
+}
+
+// unsaved ends the name of a file that is not whole yet.
+const unsaved = ".new"
+
 // save writes the identity durably: whole or not at all.
 func (id identity) save(dir string) error {
+	id.Checksum = id.checksum()
 	text, err := json.MarshalIndent(id, "", "  ")
 	if err != nil {
 		return fmt.Errorf("shard: save identity: %w", err)
 	}
 	path := filepath.Join(dir, identityFile)
-	if err := writeSynced(path+".new", append(text, '\n')); err != nil {
+	if err := writeSynced(path+unsaved, append(text, '\n')); err != nil {
 		return fmt.Errorf("shard: save identity: %w", err)
 	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := os.Rename(path+unsaved, path); err != nil {
 		return fmt.Errorf("shard: save identity: %w", err)
 	}
 	return syncDir(dir)
@@ -96,8 +130,10 @@ func syncDir(dir string) error {
 	return nil
 }
 
+// The texts were made by randomHex: the checksum vouches for it.
+
 func (id identity) cluster() (c transport.ClusterID) {
-	hex.Decode(c[:], []byte(id.Cluster)) // its length was checked; bad digits are zeros
+	_, _ = hex.Decode(c[:], []byte(id.Cluster))
 	return c
 }
 

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -13,35 +14,47 @@ import (
 const barrierTimeout = 5 * time.Minute
 
 // lead is the goroutine that follows raft's leadership: after the barrier the shard serves, and
-// when leadership is lost it stops at once. Raft fences; this only spares the askers a detour.
+// when leadership is lost it stops at once. Raft fences; this only spares the askers a detour. It
+// alone writes leads and starts and stops the server.
 func (s *Shard) lead(notify <-chan bool) {
 	defer s.running.Done()
-	term := uint64(0)
 	for {
 		select {
-		case <-s.stopped:
+		case <-s.ctx.Done():
+			s.retire()
 			return
 		case leader := <-notify:
-			if !leader {
-				s.leads.Store(0)
-				s.server.stop()
+			if leader {
+				s.takeOver()
+			} else {
+				s.retire()
 				s.logger.Info("no longer the leader")
-				continue
 			}
-			if err := s.raft.Barrier(barrierTimeout).Error(); err != nil {
-				s.logger.Warn("lost leadership before serving", "error", err)
-				continue
-			}
-			term++
-			s.leads.Store(term)
-			if err := s.server.start(); err != nil {
-				s.config.OnFault(err)
-				return
-			}
-			s.logger.Debug("serving")
-			s.rouse()
 		}
 	}
+}
+
+func (s *Shard) retire() {
+	s.leads.Store(0)
+	s.server.stop()
+}
+
+// takeOver begins to serve when everything that earlier leaders have committed is applied. What raft
+// has told may be old by now: leads holds the term that the barrier was committed in, and a reader
+// compares it with raft's.
+func (s *Shard) takeOver() {
+	term := s.raft.CurrentTerm()
+	if err := s.await(s.raft.Barrier(barrierTimeout)); err != nil || s.raft.CurrentTerm() != term {
+		s.logger.Warn("lost leadership before serving", "error", err)
+		return
+	}
+	if err := s.server.start(); err != nil {
+		s.config.OnFault(err)
+		return
+	}
+	s.leads.Store(term)
+	s.logger.Debug("serving")
+	s.rouse()
 }
 
 // Leads says whether this replica serves the shard.
@@ -61,15 +74,22 @@ func (s *Shard) admits() error {
 // read waits for the proof that this replica still leads.
 type read struct{ done func(error) }
 
-// linearize calls done, from a goroutine of the shard's, when the engine can be read: what was
-// acknowledged before linearize was called is in it. done must not block.
+// linearize calls done, from any goroutine, when the engine can be read: what was acknowledged
+// before linearize was called is in it. done must not block.
 func (s *Shard) linearize(done func(error)) {
-	if s.leads.Load() == 0 {
+	switch {
+	case s.ctx.Err() != nil:
+		done(ErrUnavailable)
+		return
+	case s.leads.Load() == 0:
 		done(ErrNotLeader)
 		return
 	}
 	select {
 	case s.reads <- read{done}:
+		if s.ctx.Err() != nil {
+			s.refuseWaiting()
+		}
 	default:
 		done(ErrOverloaded)
 	}
@@ -83,23 +103,34 @@ func (s *Shard) verify() {
 	for {
 		waiting = waiting[:0]
 		select {
-		case <-s.stopped:
+		case <-s.ctx.Done():
 			return
 		case r := <-s.reads:
 			waiting = append(waiting, r)
 		}
-		for len(s.reads) > 0 {
-			waiting = append(waiting, <-s.reads)
+		for more := true; more; {
+			select {
+			case r := <-s.reads:
+				waiting = append(waiting, r)
+			default:
+				more = false
+			}
 		}
-		term := s.leads.Load()
-		err := error(nil)
-		if term == 0 || s.raft.VerifyLeader().Error() != nil || s.leads.Load() != term {
-			err = ErrNotLeader
-		}
+		err := s.prove()
 		for _, r := range waiting {
 			r.done(err)
 		}
 	}
+}
+
+// prove returns nil if this replica led, at some moment since the call, in the term whose barrier
+// it has applied. A term that raft has reached since would show: terms only rise.
+func (s *Shard) prove() error {
+	term := s.leads.Load()
+	if term == 0 || s.await(s.raft.VerifyLeader()) != nil || s.raft.CurrentTerm() != term {
+		return ErrNotLeader
+	}
+	return nil
 }
 
 // Order reads an order linearizably; done as in linearize.
@@ -116,9 +147,7 @@ func (s *Shard) Order(c inventory.OnOrder, done func(*inventory.Outcome, error))
 // Digest is that of this replica's state.
 func (s *Shard) Digest() uint64 { return s.engine.Digest() }
 
-// keepLogShort is the goroutine that takes a snapshot when enough log has gathered. The log is
-// then cut so that the snapshot before the newest can still be continued, should the newest be
-// unreadable.
+// keepLogShort is the goroutine that takes a snapshot when enough log has gathered.
 func (s *Shard) keepLogShort() {
 	defer s.running.Done()
 	for {
@@ -126,6 +155,9 @@ func (s *Shard) keepLogShort() {
 		case <-s.ctx.Done():
 			return
 		case <-s.fsm.grown:
+		}
+		if !s.fsm.large() { // the token is from before the last snapshot
+			continue
 		}
 		if err := s.Snapshot(); err != nil {
 			s.logger.Error("snapshot failed; the log is kept and grows", "error", err)
@@ -135,14 +167,15 @@ func (s *Shard) keepLogShort() {
 
 // Snapshot takes a snapshot now and cuts the log.
 func (s *Shard) Snapshot() error {
-	keep := s.raft.ReloadableConfig()
-	keep.TrailingLogs = 2*uint64(s.fsm.entries.Load()) + 1024
-	if err := s.raft.ReloadConfig(keep); err != nil {
-		return err
-	}
 	err := s.raft.Snapshot().Error()
 	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
 		return nil
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("shard %d: snapshot: %w", s.id, err)
+	}
+	if err := s.snapshots.cut(s.logs); err != nil {
+		return fmt.Errorf("shard %d: cut the log: %w", s.id, err)
+	}
+	return nil
 }

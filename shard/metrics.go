@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"errors"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -90,13 +89,8 @@ func (m *metrics) histogram(name, help string, buckets []float64) prometheus.His
 
 func (m *metrics) outcome(code inventory.Code) { m.outcomes[code].Inc() }
 
-func (m *metrics) refused(err error) {
-	for known, counter := range m.failures {
-		if errors.Is(err, known) {
-			counter.Inc()
-		}
-	}
-}
+// refused counts one of the package's errors.
+func (m *metrics) refused(err error) { m.failures[err].Inc() }
 
 // observe shows what the shard knows at the moment it is asked.
 func (m *metrics) observe(s *Shard) {

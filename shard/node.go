@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -45,7 +46,7 @@ func Open(config Config) (*Node, error) {
 	if err := os.MkdirAll(config.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("shard: %w", err)
 	}
-	id, err := loadIdentity(config.Dir, config.Shards)
+	id, err := loadIdentity(config.Dir, config.Shards, config.identity)
 	if err != nil {
 		return nil, err
 	}
@@ -57,26 +58,26 @@ func Open(config Config) (*Node, error) {
 	return n, nil
 }
 
-func (n *Node) open() (err error) {
+func (n *Node) open() error {
 	c := &n.config
-	n.store, err = wal.Open(wal.Config{
-		Dir: filepath.Join(c.Dir, "wal"), Owner: n.identity.Cluster + "/" + n.identity.Node,
-		Create: !n.identity.Made, FS: c.FS, MemTableBytes: c.MemTableBytes, Logger: c.Logger,
-		OnFault: c.OnFault,
-	})
-	if err != nil {
+	if err := n.checkDisk(); err != nil {
 		return err
 	}
-	n.peers, err = transport.Listen(transport.Config{
+	if err := n.openStore(); err != nil {
+		return err
+	}
+	peers, err := transport.Listen(transport.Config{
 		Listen: c.Listen, Cluster: n.identity.cluster(), Logger: raftLogger(c.Logger),
 	})
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	n.cancel = cancel
-	n.running.Add(1)
-	go n.watchDisk(ctx)
+	n.peers = peers
+	if !n.identity.Made {
+		if err := n.found(); err != nil {
+			return err
+		}
+	}
 	for i := range n.identity.Shards {
 		s, err := n.openShard(inventory.ShardID(i))
 		if err != nil {
@@ -84,24 +85,105 @@ func (n *Node) open() (err error) {
 		}
 		n.shards = append(n.shards, s)
 	}
-	if !n.identity.Made {
-		n.identity.Made = true
-		if err := n.identity.save(c.Dir); err != nil {
-			return err
-		}
-	}
+	ctx, cancel := context.WithCancel(context.Background())
+	n.cancel = cancel
+	n.running.Go(func() { n.watchDisk(ctx) })
 	n.info, err = c.Conn.Subscribe(wire.InfoSubject, func(m *nats.Msg) {
 		info := wire.Info{Cluster: n.identity.Cluster, Shards: uint16(n.identity.Shards)}
-		m.Respond(wire.AppendInfo(nil, info)) // lost answers are asked for again
+		_ = m.Respond(wire.AppendInfo(nil, info)) // lost answers are asked for again
 	})
 	if err != nil {
 		return fmt.Errorf("shard: subscribe: %w", err)
 	}
-	return c.Conn.Flush()
+	if err := c.Conn.FlushTimeout(flushTimeout); err != nil {
+		c.Logger.Warn("NATS may not know yet that the node answers", "error", err)
+	}
+	return nil
+}
+
+// openStore opens the write-ahead log; before the cluster is made, it makes it, unless a first boot
+// that was interrupted has.
+func (n *Node) openStore() error {
+	config := wal.Config{
+		Dir: filepath.Join(n.config.Dir, "wal"), Owner: n.identity.Cluster + "/" + n.identity.Node,
+		Create: !n.identity.Made, FS: n.config.FS, MemTableBytes: n.config.MemTableBytes,
+		Logger: n.config.Logger, OnFault: n.config.OnFault,
+	}
+	store, err := wal.Open(config)
+	if errors.Is(err, wal.ErrAlreadyCreated) {
+		config.Create = false
+		store, err = wal.Open(config)
+	}
+	if err != nil {
+		return err
+	}
+	n.store = store
+	return nil
+}
+
+// found makes the raft groups, before any of them runs, and then says so in the identity. It may be
+// interrupted anywhere and repeated.
+func (n *Node) found() error {
+	voters := n.config.voters
+	if voters == nil {
+		voters = []raft.Server{{ID: raft.ServerID(n.identity.Node), Address: n.peers.Addr()}}
+	}
+	for i := range n.identity.Shards {
+		if err := n.foundGroup(inventory.ShardID(i), raft.Configuration{Servers: voters}); err != nil {
+			return fmt.Errorf("shard %d: %w", i, err)
+		}
+	}
+	for _, dir := range []string{"snapshots", "."} {
+		if err := syncDir(filepath.Join(n.config.Dir, dir)); err != nil {
+			return err
+		}
+	}
+	n.identity.Made = true
+	return n.identity.save(n.config.Dir)
+}
+
+func (n *Node) foundGroup(id inventory.ShardID, voters raft.Configuration) error {
+	logs, err := n.store.Group(uint16(id))
+	if err != nil {
+		return err
+	}
+	files, err := n.snapshots(id)
+	if err != nil {
+		return err
+	}
+	if err := syncDir(files.dir); err != nil {
+		return err
+	}
+	last, err := logs.LastIndex()
+	if err != nil || last > 0 {
+		return err
+	}
+	// Raft writes the term first and takes it for a group that exists. Without a log it has never
+	// run, so no vote is forgotten.
+	if err := logs.SetUint64([]byte("CurrentTerm"), 0); err != nil {
+		return fmt.Errorf("bootstrap: %w", err)
+	}
+	config := n.config.raft(raft.ServerID(n.identity.Node))
+	config.Logger = raftLogger(n.config.Logger)
+	// The transport is for an old protocol.
+	if err := raft.BootstrapCluster(config, logs, logs, files, nil, voters); err != nil {
+		return fmt.Errorf("bootstrap: %w", err)
+	}
+	return nil
+}
+
+func (n *Node) snapshots(id inventory.ShardID) (*snapshots, error) {
+	logger := n.config.Logger.With("shard", int(id))
+	return openSnapshots(
+		filepath.Join(n.config.Dir, "snapshots", strconv.Itoa(int(id))), logger, raftLogger(logger))
 }
 
 func (n *Node) openShard(id inventory.ShardID) (*Shard, error) {
 	logs, err := n.store.Group(uint16(id))
+	if err != nil {
+		return nil, err
+	}
+	files, err := n.snapshots(id)
 	if err != nil {
 		return nil, err
 	}
@@ -110,9 +192,8 @@ func (n *Node) openShard(id inventory.ShardID) (*Shard, error) {
 		return nil, err
 	}
 	return openShard(&n.config, group{
-		id: id, node: raft.ServerID(n.identity.Node), logs: logs, peers: peers,
-		address: n.peers.Addr(), create: !n.identity.Made, secret: n.identity.secret(),
-		writable: &n.writable,
+		id: id, node: raft.ServerID(n.identity.Node), logs: logs, snapshots: files, peers: peers,
+		secret: n.identity.secret(), writable: &n.writable,
 	})
 }
 
@@ -146,7 +227,11 @@ func (n *Node) Ready(ctx context.Context) error {
 func (n *Node) Close() error {
 	var errs []error
 	if n.info != nil {
-		n.info.Unsubscribe() // fails only if the connection is gone
+		_ = n.info.Unsubscribe() // fails only if the connection is gone
+	}
+	if n.cancel != nil {
+		n.cancel()
+		n.running.Wait()
 	}
 	var closing sync.WaitGroup
 	closed := make([]error, len(n.shards))
@@ -155,10 +240,6 @@ func (n *Node) Close() error {
 	}
 	closing.Wait()
 	errs = append(errs, closed...)
-	if n.cancel != nil {
-		n.cancel()
-		n.running.Wait()
-	}
 	if n.peers != nil {
 		errs = append(errs, n.peers.Close())
 	}
@@ -168,24 +249,52 @@ func (n *Node) Close() error {
 	return errors.Join(errs...)
 }
 
+// diskEvery is how often the free space is looked at.
+const diskEvery = time.Second
+
 // watchDisk is the goroutine that stops proposals while the disk is nearly full: a log that cannot
 // grow ends the process, and an operator can still make room before.
 func (n *Node) watchDisk(ctx context.Context) {
-	defer n.running.Done()
+	ticker := time.NewTicker(diskEvery)
+	defer ticker.Stop()
 	for {
-		var fs syscall.Statfs_t
-		if err := syscall.Statfs(n.config.Dir, &fs); err != nil {
-			n.config.OnFault(fmt.Errorf("shard: free space of %s: %w", n.config.Dir, err))
-			return
-		}
-		enough := fs.Bavail*uint64(fs.Bsize) >= n.config.MinFreeBytes
-		if n.writable.Swap(enough) != enough {
-			n.config.Logger.Error("disk space", "enough", enough, "minimum", n.config.MinFreeBytes)
-		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(time.Second):
+		case <-ticker.C:
+		}
+		if err := n.checkDisk(); err != nil {
+			n.config.OnFault(err)
+			return
 		}
 	}
+}
+
+// checkDisk looks at the free space once. When there is enough again, what has become due meanwhile
+// expires.
+func (n *Node) checkDisk() error {
+	free, err := n.config.freeBytes(n.config.Dir)
+	if err != nil {
+		return fmt.Errorf("shard: free space of %s: %w", n.config.Dir, err)
+	}
+	enough := free >= n.config.MinFreeBytes
+	if n.writable.Swap(enough) == enough {
+		return nil
+	}
+	if enough {
+		n.config.Logger.Info("enough disk space", "free", free)
+	} else {
+		n.config.Logger.Error("short of disk space: nothing is proposed", "free", free,
+			"minimum", n.config.MinFreeBytes)
+	}
+	for _, s := range n.shards {
+		s.rouse()
+	}
+	return nil
+}
+
+func freeBytes(dir string) (uint64, error) {
+	var fs syscall.Statfs_t
+	err := syscall.Statfs(dir, &fs)
+	return fs.Bavail * uint64(fs.Bsize), err
 }

@@ -36,19 +36,32 @@ func (s *Shard) Propose(p *Proposal) {
 		p.Done(refusal, nil)
 		return
 	}
+	if err := s.admits(); err != nil {
+		s.refuse(p, err)
+		return
+	}
+	if len(s.queue) == cap(s.queue) { // what will be refused is not worth hashing
+		s.refuse(p, ErrOverloaded)
+		return
+	}
 	inventory.SealKey(p.Entry.Command, s.secret)
 	p.encoded = inventory.AppendEntry(p.encoded[:0], p.Entry)
 	p.queued = time.Now()
-	if err := s.admits(); err != nil {
-		p.Done(nil, err)
-		return
-	}
 	select {
 	case s.queue <- p:
 		s.stats.admitted.Inc()
+		if s.ctx.Err() != nil {
+			s.refuseWaiting()
+		}
 	default:
-		p.Done(nil, ErrOverloaded)
+		s.refuse(p, ErrOverloaded)
 	}
+}
+
+// refuse answers a proposal that was not, or may not have been, acted on.
+func (s *Shard) refuse(p *Proposal, err error) {
+	s.stats.refused(err)
+	p.Done(nil, err)
 }
 
 // Do proposes a command and waits for its outcome, or for ctx: then the outcome is unknown.
@@ -98,7 +111,10 @@ func (s *Shard) propose() {
 		if !ok {
 			return
 		}
-		if proposals = s.dropLate(proposals); len(proposals) == 0 && !tick {
+		if tick = tick && s.admits() == nil; !tick {
+			proposals = s.dropLate(proposals)
+		}
+		if len(proposals) == 0 && !tick {
 			<-s.slots
 			continue
 		}
@@ -112,7 +128,7 @@ func (s *Shard) propose() {
 func (s *Shard) gather() (proposals []*Proposal, tick, ok bool) {
 	var due <-chan struct{}
 	deadline := s.engine.NextDeadline()
-	if alone := len(s.slots) == 1; alone && deadline != 0 && s.leads.Load() != 0 {
+	if alone := len(s.slots) == 1; alone && deadline != 0 && s.admits() == nil {
 		timer := s.config.Clock.TimerAt(deadline)
 		defer timer.Stop()
 		due = timer.C
@@ -149,11 +165,11 @@ func (s *Shard) dropLate(proposals []*Proposal) []*Proposal {
 	for _, p := range proposals {
 		switch {
 		case unfit != nil:
-			p.Done(nil, unfit)
+			s.refuse(p, unfit)
 		case !p.Deadline.IsZero() && now.After(p.Deadline):
-			p.Done(nil, ErrExpired)
+			s.refuse(p, ErrExpired)
 		case now.Sub(p.queued) > s.config.QueueWait:
-			p.Done(nil, ErrOverloaded)
+			s.refuse(p, ErrOverloaded)
 		default:
 			s.stats.queueAge.Observe(now.Sub(p.queued).Seconds())
 			live = append(live, p)
@@ -192,8 +208,7 @@ func (s *Shard) settle() {
 		}
 		for i, p := range f.proposals {
 			if err != nil {
-				s.stats.refused(err)
-				p.Done(nil, err)
+				s.refuse(p, err)
 				continue
 			}
 			s.stats.outcome(outcomes[i].Code)
@@ -202,21 +217,9 @@ func (s *Shard) settle() {
 	}
 }
 
-// result waits for an entry. After the shard has stopped raft may never answer; then the outcome
-// is unknown.
+// result waits for an entry's outcomes.
 func (s *Shard) result(future raft.ApplyFuture) ([]*inventory.Outcome, error) {
-	answered := make(chan error, 1)
-	go func() { answered <- future.Error() }()
-	var err error
-	select {
-	case err = <-answered:
-	case <-s.stopped:
-		select {
-		case err = <-answered:
-		case <-time.After(time.Second):
-			err = raft.ErrRaftShutdown
-		}
-	}
+	err := s.await(future)
 	switch {
 	case err == nil:
 		outcomes, _ := future.Response().([]*inventory.Outcome)

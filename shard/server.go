@@ -3,7 +3,7 @@ package shard
 import (
 	"errors"
 	"fmt"
-	"slices"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,7 +21,9 @@ type server struct {
 	mu           sync.Mutex
 	subscription *nats.Subscription // nil while it does not serve
 
-	slow     chan struct{} // a place for each query that takes a while
+	numbers  *lane
+	listing  *lane
+	outbox   *lane
 	listings listings
 }
 
@@ -32,7 +34,28 @@ const (
 	pendingBytes    = 64 << 20
 )
 
-func newServer(s *Shard) *server { return &server{shard: s, slow: make(chan struct{}, 2)} }
+// flushTimeout bounds the wait for NATS to know of the subscription. A connection that is being made
+// anew subscribes by itself.
+const flushTimeout = time.Second
+
+func newServer(s *Shard) *server {
+	return &server{shard: s, numbers: newLane(s.ctx), listing: newLane(s.ctx), outbox: newLane(s.ctx)}
+}
+
+// work starts the goroutines that answer the queries that take a while, until the shard stops.
+func (v *server) work() {
+	v.numbers.start(2)
+	v.listing.start(1)
+	v.outbox.start(2)
+}
+
+// wait returns when they have ended.
+func (v *server) wait() {
+	v.numbers.running.Wait()
+	v.listing.running.Wait()
+	v.outbox.running.Wait()
+	v.listings.forget()
+}
 
 // start subscribes, in a queue group so that during a failover a request reaches one of two.
 func (v *server) start() error {
@@ -44,26 +67,31 @@ func (v *server) start() error {
 	conn := v.shard.config.Conn
 	sub, err := conn.QueueSubscribe(wire.Subject(v.shard.id), "leader", v.receive)
 	if err == nil {
-		err = errors.Join(sub.SetPendingLimits(pendingMessages, pendingBytes), conn.Flush())
+		err = sub.SetPendingLimits(pendingMessages, pendingBytes)
 	}
 	if err != nil {
 		return fmt.Errorf("shard %d: subscribe: %w", v.shard.id, err)
+	}
+	if err := conn.FlushTimeout(flushTimeout); err != nil {
+		v.shard.logger.Warn("NATS may not know yet that the shard serves", "error", err)
 	}
 	v.subscription = sub
 	return nil
 }
 
+// stop unsubscribes. What has arrived by now is answered.
 func (v *server) stop() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.subscription != nil {
-		v.subscription.Unsubscribe() // fails only if the connection is gone, and then so is it
+		_ = v.subscription.Drain() // fails only if the connection is gone, and then so is it
 		v.subscription = nil
 	}
 }
 
 // receive handles one message of requests, in the order in which they came.
 func (v *server) receive(m *nats.Msg) {
+	received := time.Now()
 	frame, err := wire.Open(m.Data)
 	var requests []wire.Request
 	if err == nil {
@@ -74,8 +102,7 @@ func (v *server) receive(m *nats.Msg) {
 		v.shard.logger.Warn("dropped a message that is not of requests", "error", err)
 		return
 	}
-	received := time.Now()
-	reply := &reply{conn: v.shard.config.Conn, subject: m.Reply}
+	reply := &reply{conn: v.shard.config.Conn, logger: v.shard.logger, subject: m.Reply}
 	reply.waiting.Store(int64(len(requests)) + 1) // one more for this loop
 	for i := range requests {
 		v.handle(&requests[i], received, reply)
@@ -110,7 +137,7 @@ func (v *server) handle(r *wire.Request, received time.Time, reply *reply) {
 			outcome(v.product(q.Product), nil)
 		})
 	default:
-		v.handleSlow(id, r.Query, reply)
+		v.enlist(r, received, reply)
 	}
 }
 
@@ -149,143 +176,14 @@ func (v *server) product(id inventory.ProductID) *inventory.Outcome {
 	return &inventory.Outcome{AtUnixMilli: at, Product: view}
 }
 
-// handleSlow answers a query that walks over much, in a goroutine of its own, a few at a time.
-func (v *server) handleSlow(id uint64, q wire.Query, reply *reply) {
-	select {
-	case v.slow <- struct{}{}:
-	default:
-		reply.add(respond(id, &wire.Response{}, ErrOverloaded))
-		return
-	}
-	answer := func(r *wire.Response, err error) {
-		reply.add(respond(id, r, err))
-		<-v.slow
-	}
-	switch q := q.(type) {
-	case wire.NumbersQuery:
-		go func() { answer(v.numbers(q), nil) }()
-	case wire.OrdersQuery:
-		go func() { answer(v.orders(q), nil) }()
-	case wire.EventsQuery, wire.ScanQuery:
-		v.shard.linearize(func(err error) {
-			go func() {
-				if err != nil {
-					answer(&wire.Response{}, err)
-					return
-				}
-				answer(v.outbox(q))
-			}()
-		})
-	default:
-		answer(&wire.Response{}, errBadQuery)
-	}
-}
-
-func (v *server) numbers(q wire.NumbersQuery) *wire.Response {
-	view, taken := v.shard.engine.Numbers(q.Product)
-	if view == nil {
-		return &wire.Response{Outcome: v.product(q.Product)}
-	}
-	first, last := view.Settings.FirstNumber, view.Settings.LastNumber()
-	from, to := max(q.From, first), last
-	if q.Limit > 0 {
-		to = uint32(min(uint64(last), uint64(from)+uint64(q.Limit)-1))
-	}
-	set := taken.Roaring(first)
-	set.RemoveRange(0, uint64(from))
-	set.RemoveRange(uint64(to)+1, 1<<32)
-	bytes, err := set.ToBytes()
-	if err != nil {
-		v.shard.config.OnFault(fmt.Errorf("shard: encode numbers: %w", err))
-	}
-	return &wire.Response{Numbers: &wire.Numbers{
-		AtUnixMilli: v.shard.config.Clock.NowUnixMilli(), Version: view.Version,
-		From: from, To: to, Taken: bytes,
-	}}
-}
-
-// outbox reads events or scans orders.
-func (v *server) outbox(q wire.Query) (*wire.Response, error) {
-	switch q := q.(type) {
-	case wire.EventsQuery:
-		events, last, trimmed := v.shard.engine.Events(q.After, int(min(q.Limit, 10_000)))
-		return &wire.Response{Events: &wire.Events{
-			Trimmed: trimmed, Events: events, Last: last,
-		}}, nil
-	case wire.ScanQuery:
-		cursor, ok := inventory.ParseScanCursor(q.After)
-		if !ok {
-			return &wire.Response{}, errBadQuery
-		}
-		orders, next, more, sequence := v.shard.engine.Scan(cursor, int(min(q.Limit, 10_000)))
-		scan := &wire.Scan{Sequence: sequence, Orders: orders}
-		if more {
-			scan.Next = next.Append(nil)
-		}
-		return &wire.Response{Scan: scan}, nil
-	}
-	return &wire.Response{}, errBadQuery
-}
-
-// listings remembers, for a while, in which order the orders of a product were placed: making the
-// list costs a walk over all orders of the shard, and whoever reads one page reads the next.
-type listings struct {
-	mu      sync.Mutex
-	product inventory.ProductID
-	placed  []inventory.Placed
-	made    time.Time
-}
-
-const listingAge = 30 * time.Second
-
-// page gives the orders placed after a sequence, n at the most. A list that has been read to its
-// end is made anew, so that new orders are found.
-func (l *listings) page(v *server, id inventory.ProductID, after uint64, n int) ([]inventory.Placed, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	rest := func() []inventory.Placed {
-		i, _ := slices.BinarySearchFunc(l.placed, after+1, func(p inventory.Placed, seq uint64) int {
-			if p.Sequence < seq {
-				return -1
-			}
-			return 1
-		})
-		return l.placed[i:]
-	}
-	known := l.product == id && len(l.placed) > 0 && l.placed[0].Sequence <= after &&
-		time.Since(l.made) < listingAge
-	if !known || len(rest()) < n {
-		placed, ok := v.shard.engine.Placed(id, 0)
-		if !ok {
-			return nil, false
-		}
-		l.product, l.placed, l.made = id, placed, time.Now()
-	}
-	page := rest()
-	return page[:min(n, len(page))], true
-}
-
-func (v *server) orders(q wire.OrdersQuery) *wire.Response {
-	n := int(min(max(q.Limit, 1), 1000))
-	placed, ok := v.listings.page(v, q.Product, q.After, n)
-	if !ok {
-		return &wire.Response{Outcome: v.product(q.Product)}
-	}
-	page := &wire.OrdersPage{
-		AtUnixMilli: v.shard.config.Clock.NowUnixMilli(), Orders: v.shard.engine.Orders(placed),
-	}
-	if len(placed) == n {
-		page.Next = placed[n-1].Sequence
-	}
-	return &wire.Response{Orders: page}
-}
-
 // reply gathers the responses to one message of requests and sends them in as few messages as it
-// can: those that are known at once, and the others when the last of them is.
+// can: those that are known at once, and the others when the last of them is, but for those of a
+// lane, which nobody waits for.
 type reply struct {
 	conn    *nats.Conn
+	logger  *slog.Logger
 	subject string
-	waiting atomic.Int64
+	waiting atomic.Int64 // responses that are not here yet
 
 	mu        sync.Mutex
 	responses []wire.Response
@@ -293,10 +191,14 @@ type reply struct {
 }
 
 func (p *reply) add(r wire.Response) {
-	p.mu.Lock()
-	p.responses = append(p.responses, r)
-	p.mu.Unlock()
+	p.gather(r)
 	p.arrived()
+}
+
+func (p *reply) gather(r wire.Response) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.responses = append(p.responses, r)
 }
 
 func (p *reply) arrived() {
@@ -313,6 +215,12 @@ func (p *reply) flush() {
 	if len(p.responses) == 0 {
 		return
 	}
-	p.packer.Pack(p.responses, func(message []byte) error { return p.conn.Publish(p.subject, message) })
+	err := p.packer.Pack(p.responses, func(message []byte) error {
+		return p.conn.Publish(p.subject, message)
+	})
+	if err != nil {
+		p.logger.Warn("an answer was not sent", "error", err)
+	}
+	clear(p.responses)
 	p.responses = p.responses[:0]
 }

@@ -4,8 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"path/filepath"
-	"strconv"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,12 +26,14 @@ type Shard struct {
 	logger *slog.Logger
 	stats  *metrics
 
-	engine *engine.Engine
-	raft   *raft.Raft
-	fsm    *fsm
-	server *server
+	engine    *engine.Engine
+	raft      *raft.Raft
+	logs      *wal.Group
+	snapshots *snapshots
+	fsm       *fsm
+	server    *server
 
-	leads    atomic.Uint64 // 0 when it does not serve; else which of its leaderships this is
+	leads    atomic.Uint64 // the term that it serves in; 0 when it does not
 	writable *atomic.Bool  // the node's: false when the disk is nearly full
 
 	queue  chan *Proposal
@@ -50,21 +51,21 @@ type Shard struct {
 
 // group is what a node gives a shard.
 type group struct {
-	id       inventory.ShardID
-	node     raft.ServerID
-	logs     *wal.Group
-	peers    *transport.Group
-	address  raft.ServerAddress
-	create   bool
-	secret   []byte
-	writable *atomic.Bool
+	id        inventory.ShardID
+	node      raft.ServerID
+	logs      *wal.Group
+	snapshots *snapshots
+	peers     *transport.Group
+	secret    []byte
+	writable  *atomic.Bool
 }
 
-// openShard starts the group: it restores the newest snapshot that can be read, and replays the
+// openShard starts the group: it restores the newest snapshot that can be read, and raft replays the
 // log from there when it leads or follows.
 func openShard(config *Config, g group) (*Shard, error) {
 	s := &Shard{
 		id: g.id, config: config, secret: g.secret, writable: g.writable,
+		logs: g.logs, snapshots: g.snapshots,
 		logger: config.Logger.With("shard", int(g.id)),
 		stats:  newMetrics(config.Registerer, g.id),
 		engine: engine.New(engine.Config{
@@ -79,7 +80,9 @@ func openShard(config *Config, g group) (*Shard, error) {
 		stopped: make(chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.fsm = &fsm{engine: s.engine, stats: s.stats, grown: make(chan struct{}, 1)}
+	s.fsm = &fsm{
+		engine: s.engine, stats: s.stats, grown: make(chan struct{}, 1), installed: s.checkInstalled,
+	}
 	s.fsm.limits.bytes = int64(config.SnapshotBytes)
 	s.fsm.limits.entries = int64(config.SnapshotEntries)
 	s.server = newServer(s)
@@ -90,6 +93,7 @@ func openShard(config *Config, g group) (*Shard, error) {
 		return nil, fmt.Errorf("shard %d: %w", g.id, err)
 	}
 	s.stats.observe(s)
+	s.server.work()
 	s.running.Add(5)
 	go s.lead(notify)
 	go s.propose()
@@ -99,73 +103,77 @@ func openShard(config *Config, g group) (*Shard, error) {
 	return s, nil
 }
 
+// cachedEntries is how many of the newest log entries are kept in memory for followers; up to half
+// a megabyte each.
+const cachedEntries = 64
+
 func (s *Shard) startRaft(g group, notify chan<- bool) error {
-	logger := raftLogger(s.logger)
-	dir := filepath.Join(s.config.Dir, "snapshots", strconv.Itoa(int(s.id)))
-	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, 2, logger)
-	if err != nil {
-		return fmt.Errorf("open snapshots: %w", err)
+	if err := g.snapshots.restore(g.logs, s.fsm.load); err != nil {
+		return err
 	}
-	c := s.raftConfig(g.node)
-	c.Logger, c.NotifyCh = logger, notify
-	if g.create {
-		alone := raft.Configuration{Servers: []raft.Server{{ID: g.node, Address: g.address}}}
-		err := raft.BootstrapCluster(c, g.logs, g.logs, snapshots, g.peers, alone)
-		if err != nil && err != raft.ErrCantBootstrap { // bootstrapped by an interrupted first boot
-			return fmt.Errorf("bootstrap: %w", err)
-		}
-	}
-	logs, err := raft.NewLogCache(256, g.logs)
+	c := s.config.raft(g.node)
+	c.Logger, c.NotifyCh = raftLogger(s.logger), notify
+	logs, err := raft.NewLogCache(cachedEntries, g.logs)
 	if err != nil {
 		return fmt.Errorf("log cache: %w", err)
 	}
-	if s.raft, err = raft.NewRaft(c, s.fsm, logs, g.logs, snapshots, g.peers); err != nil {
+	s.raft, err = raft.NewRaft(c, s.fsm, logs, g.logs, g.snapshots, g.peers)
+	if err != nil {
 		return fmt.Errorf("start raft: %w", err)
 	}
 	g.peers.SetProgress(func() (commit, applied uint64) {
 		return s.raft.CommitIndex(), s.raft.AppliedIndex()
 	})
-	return s.checkGap(g.logs)
-}
-
-func (s *Shard) raftConfig(node raft.ServerID) *raft.Config {
-	c := raft.DefaultConfig()
-	c.LocalID = node
-	c.HeartbeatTimeout = s.config.ElectionTimeout
-	c.ElectionTimeout = s.config.ElectionTimeout
-	c.LeaderLeaseTimeout = s.config.ElectionTimeout / 2
-	c.CommitTimeout = 50 * time.Millisecond
-	c.BatchApplyCh = true
-	c.MaxAppendEntries = 16 // of up to 512 KiB each
-	c.SnapshotInterval = time.Hour
-	c.SnapshotThreshold = 1 << 40 // keepLogShort decides
-	c.TrailingLogs = uint64(2 * s.config.SnapshotEntries)
-	c.NoLegacyTelemetry = true
-	return c
-}
-
-// checkGap refuses a log that does not continue the snapshot that was restored: an older snapshot
-// than the log was cut for, or none at all, would be a shorter history.
-func (s *Shard) checkGap(logs *wal.Group) error {
-	first, err := logs.FirstIndex()
-	if err != nil {
-		return fmt.Errorf("read log: %w", err)
-	}
-	snapshot, err := strconv.ParseUint(s.raft.Stats()["last_snapshot_index"], 10, 64)
-	if err != nil {
-		return fmt.Errorf("read raft's snapshot index: %w", err)
-	}
-	if first > snapshot+1 {
-		return fmt.Errorf("%w: the log starts at %d and the newest readable snapshot ends at %d: "+
-			"restore the snapshots folder", ErrCluster, first, snapshot)
-	}
 	return nil
+}
+
+// checkInstalled ends the process when the log diverges from a snapshot that was just installed: at
+// the next start it is discarded.
+func (s *Shard) checkInstalled() error {
+	err := s.snapshots.checkInstalled(s.logs)
+	if err != nil {
+		s.config.OnFault(fmt.Errorf("shard %d: %w", s.id, err))
+	}
+	return err
+}
+
+// raft is how raft is run on a node.
+func (c *Config) raft(node raft.ServerID) *raft.Config {
+	r := raft.DefaultConfig()
+	r.LocalID = node
+	r.HeartbeatTimeout = c.ElectionTimeout
+	r.ElectionTimeout = c.ElectionTimeout
+	r.LeaderLeaseTimeout = c.ElectionTimeout / 2
+	r.CommitTimeout = 50 * time.Millisecond
+	r.BatchApplyCh = true
+	r.MaxAppendEntries = 16 // of up to 512 KiB each
+	r.SnapshotInterval = time.Hour
+	r.SnapshotThreshold = math.MaxUint64 // keepLogShort decides
+	r.TrailingLogs = math.MaxUint64      // snapshots.cut decides
+	r.NoSnapshotRestoreOnStart = true    // snapshots.restore has done it, and raft takes the same one
+	r.NoLegacyTelemetry = true
+	return r
+}
+
+// await waits for raft's answer. Some it never gives once it has been shut down.
+func (s *Shard) await(future raft.Future) error {
+	answered := make(chan error, 1)
+	go func() { answered <- future.Error() }()
+	select {
+	case err := <-answered:
+		return err
+	case <-s.stopped:
+	}
+	select {
+	case err := <-answered:
+		return err
+	case <-time.After(100 * time.Millisecond): // every answer that was given has arrived by now
+		return raft.ErrRaftShutdown
+	}
 }
 
 // close stops the shard: it takes no more work, finishes what is under way, and ends raft.
 func (s *Shard) close() error {
-	s.leads.Store(0)
-	s.server.stop()
 	s.cancel()
 	select {
 	case <-s.settled: // what was proposed has its answer
@@ -174,18 +182,24 @@ func (s *Shard) close() error {
 	err := s.raft.Shutdown().Error()
 	close(s.stopped)
 	s.running.Wait()
+	s.refuseWaiting()
+	s.server.wait()
+	s.engine.Close()
+	return err
+}
+
+// refuseWaiting answers what waits in a queue after the shard has begun to stop. close calls it when
+// nobody takes from the queues any more, and so does whoever has put something there and then sees
+// that the shard is stopping: one of the two finds it.
+func (s *Shard) refuseWaiting() {
 	for {
 		select {
 		case p := <-s.queue:
-			p.Done(nil, ErrUnavailable)
-			continue
+			s.refuse(p, ErrUnavailable)
 		case r := <-s.reads:
 			r.done(ErrUnavailable)
-			continue
 		default:
+			return
 		}
-		break
 	}
-	s.engine.Close()
-	return err
 }
