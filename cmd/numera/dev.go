@@ -171,9 +171,14 @@ func (d *dev) startGateway(
 		return err
 	}
 	d.onStop(func() error {
-		patience, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		patience, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
-		return g.Close(patience)
+		err := g.Close(patience)
+		if errors.Is(err, context.DeadlineExceeded) {
+			d.log.Info("cut off clients that kept their connections open")
+			return nil
+		}
+		return err
 	})
 	go func() {
 		if err := g.Serve(d.http); err != nil {
