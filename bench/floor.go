@@ -1,0 +1,197 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"numera/wal"
+)
+
+// The bounds of a log entry and of the entries in flight, as the defaults of shard.Config.
+const (
+	floorCommands = 1024
+	floorBytes    = 256 << 10
+	floorInFlight = 4
+	floorQueue    = 8192
+)
+
+// floorLoop is the least that must be done to make a command durable with Raft and Pebble: a
+// queue, one log entry of whatever waits in it, an fsync, a state machine that does nothing, and
+// an answer to each. Its commands are bytes without a meaning. It is a single voter like a shard of
+// a node alone, and is not package shard's loop with another state machine, so that a slow loop
+// there shows.
+type floorLoop struct {
+	command []byte // what every command is
+	store   *wal.Store
+	raft    *raft.Raft
+	queue   chan *call
+	slots   chan struct{} // one for each entry under way
+	flying  chan floorEntry
+	stop    chan struct{}
+	running sync.WaitGroup
+	closers []func() error
+}
+
+type floorEntry struct {
+	future raft.ApplyFuture
+	calls  []*call
+}
+
+// openFloor starts the loop below dir, for commands of this many bytes.
+func openFloor(ctx context.Context, dir string, bytes int) (f *floorLoop, err error) {
+	f = &floorLoop{
+		command: make([]byte, bytes), queue: make(chan *call, floorQueue),
+		slots: make(chan struct{}, floorInFlight), flying: make(chan floorEntry, floorInFlight),
+		stop: make(chan struct{}),
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("%w: start the floor: %w", ErrIncomplete, err), f.close())
+		}
+	}()
+	if dir, err = os.MkdirTemp(dir, "numera-floor-"); err != nil {
+		return f, err
+	}
+	f.onClose(func() error { return os.RemoveAll(dir) })
+	f.store, err = wal.Open(wal.Config{
+		Dir: filepath.Join(dir, "wal"), Owner: "floor", Create: true,
+		OnFault: func(err error) { panic(fmt.Sprintf("bench: storage fault: %v", err)) },
+	})
+	if err != nil {
+		return f, err
+	}
+	f.onClose(f.store.Close)
+	if err := f.startRaft(); err != nil {
+		return f, err
+	}
+	f.onClose(func() error { return f.raft.Shutdown().Error() })
+	for f.raft.VerifyLeader().Error() != nil {
+		if ctx.Err() != nil {
+			return f, ctx.Err()
+		}
+		pause(ctx, 5*time.Millisecond)
+	}
+	f.onClose(func() error {
+		close(f.stop)
+		f.running.Wait()
+		return nil
+	})
+	f.running.Add(2)
+	go f.propose()
+	go f.settle()
+	return f, nil
+}
+
+func (f *floorLoop) onClose(g func() error) { f.closers = append(f.closers, g) }
+
+func (f *floorLoop) close() error {
+	var errs []error
+	for i := len(f.closers) - 1; i >= 0; i-- {
+		errs = append(errs, f.closers[i]())
+	}
+	return errors.Join(errs...)
+}
+
+// startRaft configures raft as package shard does.
+func (f *floorLoop) startRaft() error {
+	group, err := f.store.Group(0)
+	if err != nil {
+		return err
+	}
+	address, transport := raft.NewInmemTransport("")
+	c := raft.DefaultConfig()
+	c.LocalID = "floor"
+	c.HeartbeatTimeout, c.ElectionTimeout = 150*time.Millisecond, 150*time.Millisecond
+	c.LeaderLeaseTimeout = 75 * time.Millisecond
+	c.CommitTimeout = 50 * time.Millisecond
+	c.BatchApplyCh = true
+	c.MaxAppendEntries = 16
+	c.SnapshotInterval, c.SnapshotThreshold = time.Hour, 1<<40
+	c.NoLegacyTelemetry = true
+	c.Logger = hclog.NewNullLogger()
+	snapshots := raft.NewDiscardSnapshotStore()
+	alone := raft.Configuration{Servers: []raft.Server{{ID: c.LocalID, Address: address}}}
+	if err := raft.BootstrapCluster(c, group, group, snapshots, transport, alone); err != nil {
+		return err
+	}
+	logs, err := raft.NewLogCache(256, group)
+	if err != nil {
+		return err
+	}
+	f.raft, err = raft.NewRaft(c, emptyFSM{}, logs, group, snapshots, transport)
+	return err
+}
+
+// start implements peer.
+func (f *floorLoop) start(c *call) { f.queue <- c }
+
+func (f *floorLoop) propose() {
+	defer f.running.Done()
+	defer close(f.flying)
+	for {
+		f.slots <- struct{}{}
+		calls := make([]*call, 0, 256)
+		select {
+		case <-f.stop:
+			return
+		case c := <-f.queue:
+			calls = append(calls, c)
+		}
+		size := len(f.command)
+	gather:
+		for len(calls) < floorCommands && size < floorBytes {
+			select {
+			case c := <-f.queue:
+				calls = append(calls, c)
+				size += len(f.command)
+			default:
+				break gather
+			}
+		}
+		entry := make([]byte, 0, size)
+		for range calls {
+			entry = append(entry, f.command...)
+		}
+		f.flying <- floorEntry{f.raft.Apply(entry, time.Second), calls}
+	}
+}
+
+func (f *floorLoop) settle() {
+	defer f.running.Done()
+	for e := range f.flying {
+		a := answer{code: "ok"}
+		if err := e.future.Error(); err != nil {
+			a = answer{verdict: unanswered, code: "outcome_unknown"}
+		}
+		<-f.slots
+		for _, c := range e.calls {
+			c.finish(a)
+		}
+	}
+}
+
+// emptyFSM is a state machine without a state.
+type emptyFSM struct{}
+
+var _ raft.BatchingFSM = emptyFSM{}
+
+// Apply implements raft.FSM.
+func (emptyFSM) Apply(*raft.Log) any { return nil }
+
+// ApplyBatch implements raft.BatchingFSM.
+func (emptyFSM) ApplyBatch(logs []*raft.Log) []any { return make([]any, len(logs)) }
+
+// Snapshot implements raft.FSM. The floor takes none.
+func (emptyFSM) Snapshot() (raft.FSMSnapshot, error) { return nil, raft.ErrNothingNewToSnapshot }
+
+// Restore implements raft.FSM.
+func (emptyFSM) Restore(r io.ReadCloser) error { return r.Close() }
