@@ -8,6 +8,7 @@ package engine
 
 import (
 	"io"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 
@@ -37,6 +38,7 @@ type Engine struct {
 	before  inventory.Step
 	run     []*inventory.Step              // prepared, in log order, not yet finished
 	touched map[inventory.KeyHash]struct{} // the orders of run
+	tight   bool                           // commands are applied one by one: see State.Tight
 
 	nextDeadline atomic.Int64 // Unix milliseconds; 0: none
 	products     sync.Map     // inventory.ProductID → *published
@@ -54,6 +56,7 @@ func New(config Config) *Engine {
 		config: config, state: inventory.New(config.Shard, config.Limits),
 		touched: make(map[inventory.KeyHash]struct{}),
 	}
+	e.state.NameScans(rand.Uint64())
 	for range config.Actors {
 		e.actors = append(e.actors, startActor(&e.idle))
 	}
@@ -77,10 +80,11 @@ func (e *Engine) Apply(batch *inventory.Batch) []*inventory.Outcome {
 	if n := len(batch.Entries); n > len(e.steps) {
 		e.steps = make([]inventory.Step, n)
 	}
-	tight := e.state.Tight(len(batch.Entries))
+	e.tight = e.state.Tight(len(batch.Entries))
 	for i, entry := range batch.Entries {
-		e.step(&e.steps[i], entry, batch.Seed+uint64(i)*0x9e3779b97f4a7c15)
-		if tight {
+		e.steps[i].Reset(entry)
+		e.step(&e.steps[i], batch.SeedOf(i))
+		if e.tight {
 			e.finishRun()
 		}
 	}
@@ -108,14 +112,13 @@ func (e *Engine) expire() {
 
 // step prepares one command. Commands on one product go to its actor and are finished when the run
 // is. A run is finished early when the next command could not be prepared as if those before it
-// were done: when it is about the same order, or needs several products or the whole state.
-func (e *Engine) step(st *inventory.Step, entry inventory.Entry, seed uint64) {
-	st.Reset(entry)
+// were done: when it is about the same order, or has to be alone.
+func (e *Engine) step(st *inventory.Step, seed uint64) {
 	if key, ok := st.Order(); ok {
 		if _, busy := e.touched[key]; busy {
 			e.finishRun()
 		}
-		if e.state.PastDue(st, &e.before) {
+		for e.state.PastDue(st, &e.before) {
 			e.finishRun()
 			e.alone(&e.before)
 		}
@@ -125,13 +128,14 @@ func (e *Engine) step(st *inventory.Step, entry inventory.Entry, seed uint64) {
 	switch {
 	case st.Decided():
 		e.run = append(e.run, st)
-	case st.Products() == 1:
-		e.actors[int(st.Slot())%len(e.actors)].give(st)
-		e.run = append(e.run, st)
-	default:
+	case st.Alone():
 		e.finishRun()
 		st.Work()
 		e.state.Finish(st)
+		e.tight = e.state.Tight(len(e.steps))
+	default:
+		e.actors[int(st.Slot())%len(e.actors)].give(st)
+		e.run = append(e.run, st)
 	}
 }
 
@@ -168,6 +172,7 @@ func (e *Engine) Restore(r io.Reader) error {
 	if err != nil {
 		return err
 	}
+	state.NameScans(rand.Uint64())
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.state = state

@@ -26,11 +26,13 @@ type numbers struct {
 }
 
 func (e *Engine) publish(view *inventory.ProductView) {
-	p, known := e.products.Load(view.ID)
-	if !known {
-		p, _ = e.products.LoadOrStore(view.ID, new(published))
+	if p := e.published(view.ID); p != nil {
+		p.view.Store(view)
+		return
 	}
-	p.(*published).view.Store(view)
+	p := new(published)
+	p.view.Store(view) // before others can find it
+	e.products.Store(view.ID, p)
 }
 
 func (e *Engine) published(id inventory.ProductID) *published {
@@ -81,6 +83,7 @@ func (e *Engine) Numbers(id inventory.ProductID) (*inventory.ProductView, number
 	if product == nil {
 		return nil, numberset.View{} // the state was replaced meanwhile
 	}
+	p = e.published(id) // another one if the state was replaced meanwhile
 	n := &numbers{view: p.view.Load(), taken: product.Taken(), at: time.Now()}
 	p.numbers.Store(n)
 	return n.view, n.taken

@@ -18,6 +18,9 @@ type Batch struct {
 	Entries       []Entry
 }
 
+// SeedOf is the seed of the random picks of the i-th entry.
+func (b *Batch) SeedOf(i int) uint64 { return mix(b.Seed, uint64(i)+1) }
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 const batchHeader = 4 + 2 + 8 + 8 // checksum, version, time, seed

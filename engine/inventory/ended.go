@@ -69,14 +69,15 @@ func (e *ended) block(ref uint32) (b *endedBlock, offset uint32) {
 
 // dropOldest gives up the oldest block if its youngest record ended before the given instant. It
 // calls gone with every record of the block and its reference.
-func (e *ended) dropOldest(beforeUnixMilli int64, gone func(ref uint32, o *order)) {
+func (e *ended) dropOldest(beforeUnixMilli int64, gone func(ref uint32, o *order)) (dropped bool) {
 	if len(e.blocks) == 0 || e.blocks[0].lastEnded >= beforeUnixMilli {
-		return
+		return false
 	}
 	e.walkBlock(0, gone)
 	e.blocks[0] = nil
 	e.blocks = e.blocks[1:]
 	e.first = (e.first + 1) % endedBlocks
+	return true
 }
 
 // walkBlock calls visit with every record of the i-th block, dead ones included; it says whether

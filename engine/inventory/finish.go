@@ -1,15 +1,13 @@
 package inventory
 
-import (
-	"slices"
-)
+import "slices"
 
 // Finish makes a worked step part of the state, in log order, and decides its Outcome.
 func (s *State) Finish(st *Step) {
-	if st.fell != nil {
-		s.halted = append(s.halted, st.fell)
-		s.mark(st.fell)
-		s.tellProduct(st, EventProductChanged, st.fell.View())
+	for _, p := range st.fell {
+		s.halted = append(s.halted, p)
+		s.mark(p)
+		s.tellProduct(st, EventProductChanged, p.View())
 	}
 	o := &Outcome{}
 	if st.refusal != nil {
@@ -56,7 +54,7 @@ func (s *State) finishReserve(st *Step, c *Reserve, o *Outcome) {
 		return
 	}
 	next := order{
-		key: c.KeyHash, fingerprint: fingerprint(c), buyer: st.buyer, status: StatusReserved,
+		key: c.KeyHash, fingerprint: s.fingerprint(c), buyer: st.buyer, status: StatusReserved,
 		created: makeUint48(s.clock),
 	}
 	expires := int64(maxUnixMilli)
@@ -67,10 +65,10 @@ func (s *State) finishReserve(st *Step, c *Reserve, o *Outcome) {
 			p.missing.Product = p.product.id
 			o.Missing = append(o.Missing, p.missing)
 		}
-		s.mark(p.product)
 		if len(p.offsets) == 0 {
 			continue
 		}
+		s.mark(p.product)
 		slices.Sort(p.offsets)
 		items = append(items, item{p.product.slot, s.price(p.product.settings.Price), p.offsets})
 		expires = min(expires, s.clock+1000*p.product.settings.HoldSeconds)
@@ -153,7 +151,8 @@ func (s *State) operate(st *Step, o *Outcome) {
 func (s *State) tell(st *Step, v *OrderView) {
 	e := outboxEntry{atUnixMilli: s.clock, correlation: st.Entry.Correlation}
 	if s.outbox.wanted() {
-		e.image = AppendOrder(nil, v)
+		s.scratch = AppendOrder(s.scratch[:0], v)
+		e.image = slices.Clone(s.scratch)
 	}
 	for _, e.kind = range st.events {
 		s.outbox.append(e)

@@ -89,11 +89,6 @@ func (o *order) setItems(items []item) {
 	o.basket = &items
 }
 
-// pastDue says that the order's deadline has come and what follows from it has not been done.
-func (o *order) pastDue(clockUnixMilli int64) bool {
-	return o.status.Live() && o.overdue != overdueHeld && o.expires.value() <= clockUnixMilli
-}
-
 // base is what records of one block are written relative to, so that they are short.
 type base struct {
 	created int64

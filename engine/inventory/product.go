@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/RoaringBitmap/roaring/v2"
 
@@ -31,6 +32,7 @@ type Product struct {
 	restocks []restock         // the keys of at least the last 24 hours
 
 	blockedDigest uint64       // the sum of the mixed offsets in blocked
+	restockDigest uint64       // the sum of the mixed entries of restocks
 	counted       uint64       // the share of the state's digest that was last added to it
 	changed       bool         // since then; the apply goroutine's
 	view          *ProductView // as of the end of the last batch that changed it
@@ -43,6 +45,13 @@ type restock struct {
 	count       uint32
 	atUnixMilli int64
 }
+
+func (r *restock) digest() uint64 {
+	return mix(mix(mixString(2, string(r.key[:])), uint64(r.count)), uint64(r.atUnixMilli))
+}
+
+// maxRestocks bounds the restocks of one product in a day, so that looking for a key stays cheap.
+const maxRestocks = 10_000
 
 // place is where a number is.
 type place uint8
@@ -159,7 +168,7 @@ const noBuyer = 1<<32 - 1
 // hold keeps how many numbers of the product a buyer has, reserved or sold.
 func (p *Product) hold(buyer uint32, from, to place, n uint32) {
 	holds := func(at place) bool { return at == placeReserved || at == placeSold }
-	if buyer == noBuyer || holds(from) == holds(to) {
+	if buyer == noBuyer || n == 0 || holds(from) == holds(to) {
 		return
 	}
 	if p.held == nil {
@@ -187,8 +196,6 @@ func (p *Product) check() {
 func (p *Product) selling(nowUnixMilli int64) *Outcome {
 	s := &p.settings
 	switch {
-	case p.halted != "":
-		return p.refuseHalted()
 	case p.state == SaleClosed || (s.ClosesAtUnixMilli != 0 && nowUnixMilli >= s.ClosesAtUnixMilli):
 		return refuse(CodeSaleClosed, Refusal{ClosesAtUnixMilli: s.ClosesAtUnixMilli})
 	case p.state == SalePaused:
@@ -199,9 +206,14 @@ func (p *Product) selling(nowUnixMilli int64) *Outcome {
 	return nil
 }
 
-func (p *Product) refuseHalted() *Outcome {
+// refuseHalted refuses everything if the product is halted.
+func (p *part) refuseHalted() *Outcome {
+	if p.product.halted == "" {
+		return nil
+	}
 	return refuse(CodeProductHalted, Refusal{
-		Detail: fmt.Sprintf("%s is halted, as an invariant was broken: %s", p.id, p.halted),
+		Detail: fmt.Sprintf("%s is halted, as an invariant was broken: %s",
+			p.product.id, p.product.halted),
 	})
 }
 
@@ -217,10 +229,12 @@ func (p *Product) outOfRange(pointer string, number uint32) *Outcome {
 }
 
 // numbers are offsets as buyers know them.
-func (p *Product) numbers(offsets []uint32) []uint32 {
-	numbers := make([]uint32, len(offsets))
-	for i, offset := range offsets {
-		numbers[i] = offset + p.settings.FirstNumber
+func (p *Product) numbers(offsets []uint32) []uint32 { return p.appendNumbers(nil, offsets) }
+
+func (p *Product) appendNumbers(numbers, offsets []uint32) []uint32 {
+	numbers = slices.Grow(numbers, len(offsets))
+	for _, offset := range offsets {
+		numbers = append(numbers, offset+p.settings.FirstNumber)
 	}
 	return numbers
 }
@@ -229,8 +243,6 @@ func (p *Product) numbers(offsets []uint32) []uint32 {
 func (p *Product) put(settings Settings) *Outcome {
 	fixed := func(pointer, detail string) *Outcome { return invalid(CodeProductFixed, pointer, detail) }
 	switch {
-	case p.halted != "":
-		return p.refuseHalted()
 	case settings.FirstNumber != p.settings.FirstNumber:
 		return fixed("/first_number", fmt.Sprintf("is %d since it was created", p.settings.FirstNumber))
 	case settings.Count != p.settings.Count:
@@ -247,9 +259,6 @@ func (p *Product) put(settings Settings) *Outcome {
 
 // restock appends count numbers, unless the key did so before.
 func (p *Product) restock(c *Restock, nowUnixMilli int64) (replay bool, refusal *Outcome) {
-	if p.halted != "" {
-		return false, p.refuseHalted()
-	}
 	for _, done := range p.restocks {
 		if done.key == c.KeyHash {
 			if done.count != c.Count {
@@ -264,15 +273,28 @@ func (p *Product) restock(c *Restock, nowUnixMilli int64) (replay bool, refusal 
 		return false, invalid(CodeProductInvalid, "/count",
 			"a product has at most 100000000 numbers, the last at most 4294967295")
 	}
-	for len(p.restocks) > 0 && p.restocks[0].atUnixMilli < nowUnixMilli-keepMilli {
-		p.restocks = p.restocks[1:]
+	forgotten := 0
+	for forgotten < len(p.restocks) && p.restocks[forgotten].atUnixMilli < nowUnixMilli-keepMilli {
+		forgotten++
 	}
-	p.restocks = append(p.restocks, restock{c.KeyHash, c.Count, nowUnixMilli})
+	if len(p.restocks)-forgotten >= maxRestocks {
+		return false, refuse(CodeOverloaded, Refusal{Detail: "a product is restocked at most 10000 times a day"})
+	}
+	for i := range p.restocks[:forgotten] {
+		p.restockDigest -= p.restocks[i].digest()
+	}
+	p.restocks = p.restocks[forgotten:]
+	p.remember(restock{c.KeyHash, c.Count, nowUnixMilli})
 	p.settings = grown
 	p.taken.Grow(grown.Count)
 	p.check()
 	p.touch()
 	return false, nil
+}
+
+func (p *Product) remember(done restock) {
+	p.restocks = append(p.restocks, done)
+	p.restockDigest += done.digest()
 }
 
 // block takes free numbers out of sale, all or none.
@@ -307,9 +329,6 @@ func (p *Product) unblock(numbers []uint32) *Outcome {
 
 // offsets translates the numbers of an admin, or refuses.
 func (p *Product) offsets(numbers []uint32) ([]uint32, *Outcome) {
-	if p.halted != "" {
-		return nil, p.refuseHalted()
-	}
 	offsets := make([]uint32, len(numbers))
 	for i, number := range numbers {
 		offset, ok := p.offset(number)
@@ -334,9 +353,6 @@ func (p *Product) notIn(at place, offsets []uint32) []uint32 {
 
 // setState is the admin's switch.
 func (p *Product) setState(state SaleState) *Outcome {
-	if p.halted != "" {
-		return p.refuseHalted()
-	}
 	if p.state != state {
 		p.state = state
 		p.touch()
@@ -349,18 +365,16 @@ func (p *Product) setState(state SaleState) *Outcome {
 func (p *Product) digest() uint64 {
 	s := &p.settings
 	h := mixString(0, string(p.id))
-	h = mixString(h, s.Name+"\x00"+s.Price.Currency+"\x00"+s.Campaign+"\x00"+p.halted)
+	for _, text := range [...]string{s.Name, s.Price.Currency, s.Campaign, p.halted} {
+		h = mixString(h, text)
+	}
 	for _, v := range [...]int64{
 		s.Price.Amount, s.OpensAtUnixMilli, s.ClosesAtUnixMilli, s.HoldSeconds, s.HoldMaxSeconds,
 		s.PaymentGraceSeconds, s.OverdueReleaseSeconds, int64(s.FirstNumber), int64(s.Count),
 		int64(s.MinPerOrder), int64(s.MaxPerOrder), int64(s.MaxPerBuyer), int64(p.state),
-		int64(p.version), int64(p.slot),
+		int64(p.version), int64(p.slot), int64(p.restockDigest),
 	} {
 		h = mix(h, uint64(v))
-	}
-	for _, done := range p.restocks {
-		h = mixString(h, string(done.key[:]))
-		h = mix(mix(h, uint64(done.count)), uint64(done.atUnixMilli))
 	}
 	if p.halted != "" {
 		return h

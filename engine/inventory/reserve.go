@@ -9,62 +9,56 @@ import (
 // reserve arbitrates an order: it asks each product in turn about its sale, its range, its limits
 // and last its stock, so that the first reason in that order is what the buyer hears.
 func (st *Step) reserve(c *Reserve) *Outcome {
-	for i := range st.parts {
-		if refusal := st.parts[i].product.selling(st.now); refusal != nil {
-			return refusal
-		}
+	refusal := st.ask(func(p *part) *Outcome { return p.product.selling(st.now) })
+	if refusal == nil {
+		refusal = st.ask(func(p *part) *Outcome { return st.inRange(p, c) })
 	}
-	for i := range st.parts {
-		if refusal := st.parts[i].inRange(c); refusal != nil {
-			return refusal
-		}
-		if st.parts[i].currency() != st.parts[0].currency() {
-			return invalid(CodeCurrencyMixed, "", "all products of one order have one currency")
-		}
+	if refusal == nil {
+		refusal = st.ask(func(p *part) *Outcome { return p.withinLimits(c, st.buyer) })
 	}
-	for i := range st.parts {
-		if refusal := st.parts[i].withinLimits(c, st.buyer); refusal != nil {
-			return refusal
-		}
+	switch {
+	case refusal != nil:
+		return refusal
+	case c.Partial:
+		return st.takeSome(c)
 	}
-	if !c.Partial {
-		return st.takeAll(c)
-	}
-	return st.takeSome(c)
+	return st.takeAll(c)
 }
 
 // takeAll takes every line of every product or nothing. Everything that is only counted is looked
 // at first: only an unbroken run can be missing later, and then what was taken goes back.
 func (st *Step) takeAll(c *Reserve) *Outcome {
-	if refusal := st.refuseTaken(c); refusal != nil {
+	refusal := st.refuseTaken(c)
+	if refusal == nil {
+		refusal = st.ask((*part).refuseStock)
+	}
+	if refusal != nil {
 		return refusal
 	}
-	for i := range st.parts {
-		p := &st.parts[i]
-		if p.asked > p.product.taken.Free() {
-			return p.refuseStock()
-		}
-	}
-	for i := range st.parts {
-		st.at = i
-		p := &st.parts[i]
+	for st.at = range st.parts {
+		p := &st.parts[st.at]
 		p.takeChosen(c, st.buyer)
 		for _, line := range p.lines {
-			if refusal := p.takeQuantity(&c.Lines[line], st); refusal != nil {
-				st.giveBack(i)
+			if !p.takeQuantity(&c.Lines[line], st) {
+				refusal := p.refuseRun()
+				st.giveBack()
 				return refusal
 			}
 		}
+		st.moved++
 	}
 	return nil
 }
 
-// giveBack undoes what parts 0 to last have taken.
-func (st *Step) giveBack(last int) {
-	for i := range st.parts[:last+1] {
-		p := &st.parts[i]
-		p.product.move(p.offsets, placeReserved, placeFree, st.buyer)
-		p.offsets = nil
+// giveBack undoes what the present part and those before it have taken. Should one break, those
+// before it are still whole.
+func (st *Step) giveBack() {
+	for ; ; st.at-- {
+		st.moved = st.at
+		st.parts[st.at].giveBack(st.buyer)
+		if st.at == 0 {
+			return
+		}
 	}
 }
 
@@ -72,40 +66,34 @@ func (st *Step) giveBack(last int) {
 // smallest order; if there is nothing of any product it answers what takeAll would have.
 func (st *Step) takeSome(c *Reserve) *Outcome {
 	got := false
-	for i := range st.parts {
-		st.at = i
-		p := &st.parts[i]
+	for st.at = range st.parts {
+		p := &st.parts[st.at]
 		p.takeChosen(c, st.buyer)
 		for _, line := range p.lines {
 			p.takeQuantityPartly(&c.Lines[line], st)
 		}
 		if n := uint32(len(p.offsets)); n < p.product.settings.MinPerOrder {
-			p.product.move(p.offsets, placeReserved, placeFree, st.buyer)
-			p.offsets = nil
+			p.giveBack(st.buyer)
 			p.missAll(c)
 		}
 		got = got || len(p.offsets) > 0
+		st.moved++
 	}
 	if got {
 		return nil
 	}
-	if refusal := st.refuseTaken(c); refusal != nil {
-		return refusal
-	}
 	for i := range st.parts {
-		p := &st.parts[i]
-		if p.asked > p.product.taken.Free() {
-			return p.refuseStock()
-		}
+		st.parts[i].missing = Selection{}
 	}
-	return st.parts[0].refuseRun()
+	st.moved = 0
+	return st.takeAll(c)
 }
 
 // refuseTaken refuses chosen numbers that are not free, of all products together.
 func (st *Step) refuseTaken(c *Reserve) *Outcome {
 	var refusal Refusal
-	for i := range st.parts {
-		p := &st.parts[i]
+	for st.at = range st.parts {
+		p := &st.parts[st.at]
 		var taken []uint32
 		for _, line := range p.lines {
 			for _, number := range c.Lines[line].Numbers {
@@ -142,9 +130,13 @@ type part struct {
 	missing Selection
 }
 
-func (p *part) currency() string { return p.product.settings.Price.Currency }
-
-func (p *part) inRange(c *Reserve) *Outcome {
+// inRange refuses items that the product does not have, or that are paid in another currency than
+// the first of the order.
+func (st *Step) inRange(p *part, c *Reserve) *Outcome {
+	if p.product.settings.Price.Currency != st.parts[0].product.settings.Price.Currency {
+		return invalid(CodeCurrencyMixed, fmt.Sprintf("/items/%d/product", p.lines[0]),
+			"all products of one order have one currency")
+	}
 	for _, line := range p.lines {
 		for k, number := range c.Lines[line].Numbers {
 			if _, ok := p.product.offset(number); !ok {
@@ -161,10 +153,9 @@ func (p *part) withinLimits(c *Reserve, buyer uint32) *Outcome {
 	for _, line := range p.lines {
 		p.asked += uint32(len(c.Lines[line].Numbers)) + c.Lines[line].Quantity
 	}
-	pointer := fmt.Sprintf("/items/%d", p.lines[0])
 	if p.asked < s.MinPerOrder || p.asked > s.MaxPerOrder {
 		return refuse(CodeOrderLimit, Refusal{
-			Pointer: pointer, Minimum: s.MinPerOrder, Limit: s.MaxPerOrder,
+			Pointer: p.pointer(), Minimum: s.MinPerOrder, Limit: s.MaxPerOrder,
 			Detail: fmt.Sprintf("an order of %s has %d to %d numbers, not %d",
 				p.product.id, s.MinPerOrder, s.MaxPerOrder, p.asked),
 		})
@@ -172,7 +163,7 @@ func (p *part) withinLimits(c *Reserve, buyer uint32) *Outcome {
 	held := p.product.held[buyer]
 	if s.MaxPerBuyer != 0 && held+p.asked > s.MaxPerBuyer {
 		return refuse(CodeBuyerLimit, Refusal{
-			Pointer: pointer, Limit: s.MaxPerBuyer, Held: held,
+			Pointer: p.pointer(), Limit: s.MaxPerBuyer, Held: held,
 			Detail: fmt.Sprintf("a buyer has at most %d numbers of %s, and this one holds %d",
 				s.MaxPerBuyer, p.product.id, held),
 		})
@@ -180,10 +171,18 @@ func (p *part) withinLimits(c *Reserve, buyer uint32) *Outcome {
 	return nil
 }
 
+// pointer is where the order first asks for the product.
+func (p *part) pointer() string { return fmt.Sprintf("/items/%d", p.lines[0]) }
+
+// refuseStock refuses if fewer numbers are free than were asked for.
 func (p *part) refuseStock() *Outcome {
+	if p.asked <= p.product.taken.Free() {
+		return nil
+	}
 	return refuse(CodeInsufficientStock, Refusal{Available: p.product.taken.Free()})
 }
 
+// refuseRun says how long an unbroken run there is beside what the order itself has taken already.
 func (p *part) refuseRun() *Outcome {
 	_, longest := p.product.taken.LongestRun()
 	return refuse(CodeNoAdjacentRun, Refusal{
@@ -217,6 +216,9 @@ func (p *part) takeChosen(c *Reserve, buyer uint32) {
 }
 
 func (p *part) take(offsets []uint32, buyer uint32) {
+	if len(offsets) == 0 {
+		return
+	}
 	p.product.move(offsets, placeFree, placeReserved, buyer)
 	if p.offsets == nil {
 		p.offsets = offsets
@@ -225,17 +227,23 @@ func (p *part) take(offsets []uint32, buyer uint32) {
 	p.offsets = append(p.offsets, offsets...)
 }
 
-// takeQuantity takes a quantity line whole, of which enough numbers are free.
-func (p *part) takeQuantity(line *Line, st *Step) *Outcome {
+// giveBack undoes what the part has taken.
+func (p *part) giveBack(buyer uint32) {
+	p.product.move(p.offsets, placeReserved, placeFree, buyer)
+	p.offsets = nil
+}
+
+// takeQuantity takes a quantity line whole, of which enough numbers are free; ok is false if they
+// have no run as long as it asks for.
+func (p *part) takeQuantity(line *Line, st *Step) (ok bool) {
 	if line.Quantity == 0 {
-		return nil
+		return true
 	}
 	offsets, ok := p.product.pick(line.Pick, line.Quantity, &st.seed)
-	if !ok {
-		return p.refuseRun()
+	if ok {
+		p.take(offsets, st.buyer)
 	}
-	p.take(offsets, st.buyer)
-	return nil
+	return ok
 }
 
 // takeQuantityPartly takes as much of a quantity line as there is.

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -13,8 +14,8 @@ import (
 // return anything but the state that was frozen, by its digest.
 func Restore(shard ShardID, limits Limits, r io.Reader) (s *State, err error) {
 	defer func() {
-		if b, ok := recover().(broken); ok {
-			s, err = nil, fmt.Errorf("%w: %w", ErrSnapshot, b)
+		if reason := recover(); reason != nil {
+			s, err = nil, fmt.Errorf("%w: %v", ErrSnapshot, reason)
 		}
 	}()
 	rs := restorer{s: New(shard, limits)}
@@ -44,14 +45,15 @@ func readFrame(r io.Reader) (kind byte, body []byte, err error) {
 	if n < 1 || n > maxFrameLen {
 		return 0, nil, fmt.Errorf("frame of %d bytes", n)
 	}
-	buf := make([]byte, n)
-	if _, err := io.ReadFull(r, buf); err != nil {
+	var buf bytes.Buffer // grows as it is read: a damaged length costs no more than the file has
+	if _, err := io.CopyN(&buf, r, int64(n)); err != nil {
 		return 0, nil, err
 	}
-	if crc32.Checksum(buf, castagnoli) != binary.BigEndian.Uint32(head[4:]) {
+	frame := buf.Bytes()
+	if crc32.Checksum(frame, castagnoli) != binary.BigEndian.Uint32(head[4:]) {
 		return 0, nil, fmt.Errorf("frame checksum")
 	}
-	return buf[0], buf[1:], nil
+	return frame[0], frame[1:], nil
 }
 
 // restorer builds a state from frames, which come in the order of their kinds.
@@ -133,21 +135,43 @@ func (rs *restorer) product(r *reader) {
 		var done restock
 		r.copy(done.key[:])
 		done.count, done.atUnixMilli = r.uint32(), int64(r.uvarint())
-		p.restocks = append(p.restocks, done)
+		p.remember(done)
 	}
 	if blocked := r.take(r.count(1)); len(blocked) > 0 {
 		set := roaring.New()
-		if err := set.UnmarshalBinary(blocked); err != nil || set.Validate() != nil {
+		if err := set.UnmarshalBinary(blocked); err != nil || set.Validate() != nil ||
+			set.IsEmpty() || set.Maximum() >= view.Settings.Count {
 			r.fail()
 			return
 		}
-		p.move(set.ToArray(), placeFree, placeBlocked, noBuyer)
+		rs.block(p, set)
 	}
 	if p.halted != "" {
 		p.counters = view.Counters
 		rs.s.halted = append(rs.s.halted, p)
 	}
 	rs.s.add(p)
+}
+
+// block puts blocked numbers where they were, some at a time: there may be millions.
+func (rs *restorer) block(p *Product, set *roaring.Bitmap) {
+	var some [4096]uint32
+	for rest := set.ManyIterator(); ; {
+		n := rest.NextMany(some[:])
+		if n == 0 {
+			return
+		}
+		rs.put(p, some[:n], placeBlocked, noBuyer)
+	}
+}
+
+// put puts numbers where they were. Of a halted product they are only shown.
+func (rs *restorer) put(p *Product, offsets []uint32, to place, buyer uint32) {
+	if p.halted == "" {
+		p.move(offsets, placeFree, to, buyer)
+		return
+	}
+	p.show(offsets)
 }
 
 // buyer restores the next slot; a free one has no id.
@@ -190,7 +214,7 @@ func (rs *restorer) order(r *reader) {
 	s.buyers.edit(o.buyer).refs++
 	s.insert(&o)
 	ref, _ := s.index.find(o.key)
-	if o.status.Live() && o.overdue != overdueHeld {
+	if s.awaits(&o) {
 		s.arm(ref, &o)
 	}
 	to := placeReserved
@@ -198,11 +222,7 @@ func (rs *restorer) order(r *reader) {
 		to = placeSold
 	}
 	for _, it := range o.items(new([1]item), new([1]uint32)) {
-		if p := s.list[it.product]; p.halted == "" {
-			p.move(it.offsets, placeFree, to, o.buyer)
-		} else {
-			p.show(it.offsets)
-		}
+		rs.put(s.list[it.product], it.offsets, to, o.buyer)
 	}
 }
 

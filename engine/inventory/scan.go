@@ -32,14 +32,21 @@ func (e *outboxEntry) event(sequence uint64) Event {
 	return event
 }
 
-// ScanCursor is where a scan goes on; the zero one is its start.
+// ScanCursor is where a scan goes on; the zero one is its start. It is good for the State that gave
+// it only, since another one may keep the same orders in other places: to any other it is the start.
 type ScanCursor struct {
+	scans uint64 // of the State
 	ended bool
 	at    uint32 // the next slot of the live and sold, or number of block of the ended
 }
 
+// NameScans gives the State a name of its own, by which it knows its scans' cursors again. The
+// name is no part of what replicas agree on: draw it at random when the State is made or restored.
+func (s *State) NameScans(name uint64) { s.scans = name }
+
 // Append encodes the cursor.
 func (c ScanCursor) Append(buf []byte) []byte {
+	buf = binary.AppendUvarint(buf, c.scans)
 	return binary.AppendUvarint(appendBool(buf, c.ended), uint64(c.at))
 }
 
@@ -49,7 +56,7 @@ func ParseScanCursor(buf []byte) (c ScanCursor, ok bool) {
 		return c, true
 	}
 	r := reader{buf: buf}
-	c = ScanCursor{r.bool(), r.uint32()}
+	c = ScanCursor{r.uvarint(), r.bool(), r.uint32()}
 	return c, !r.failed && len(r.buf) == 0
 }
 
@@ -58,6 +65,9 @@ func ParseScanCursor(buf []byte) (c ScanCursor, ok bool) {
 // while the scan goes on has an event that is newer than the scan's first part. It must not run
 // beside the apply goroutine.
 func (s *State) Scan(c ScanCursor, limit int, visit func(*OrderView)) (next ScanCursor, more bool) {
+	if c.scans != s.scans {
+		c = ScanCursor{scans: s.scans}
+	}
 	if !c.ended {
 		for ; c.at < s.orders.used; c.at++ {
 			if limit == 0 {
@@ -68,7 +78,7 @@ func (s *State) Scan(c ScanCursor, limit int, visit func(*OrderView)) (next Scan
 				limit--
 			}
 		}
-		c = ScanCursor{ended: true, at: s.ended.first}
+		c.ended, c.at = true, s.ended.first
 	}
 	for limit > 0 {
 		i := int((c.at - s.ended.first) % endedBlocks)

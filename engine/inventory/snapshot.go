@@ -14,6 +14,8 @@ import (
 // version, or not adding up to the digest it was written with.
 var ErrSnapshot = errors.New("inventory: unusable snapshot")
 
+var errFrameLen = errors.New("inventory: frame of a snapshot is too long")
+
 // Frozen is a State as it was when it was frozen. It belongs to whoever has it; the State goes on.
 //
 // Of a product's numbers only the blocked are written: reserved and sold ones follow from the
@@ -48,7 +50,7 @@ func (s *State) Freeze() *Frozen {
 	}
 	for i, p := range s.list {
 		f.products[i] = frozenProduct{view: p.view, restocks: p.restocks}
-		if p.blocked != nil {
+		if p.blocked != nil && !p.blocked.IsEmpty() {
 			f.products[i].blocked = p.blocked.Clone()
 		}
 	}
@@ -70,7 +72,7 @@ const (
 const (
 	snapshotMagic = "numera-snapshot"
 	frameLen      = 64 << 10 // a frame is closed when it is longer; one entry more may stand in it
-	maxFrameLen   = 8 << 20
+	maxFrameLen   = 16 << 20 // the blocked numbers of a product of MaxCount are below 13 MB
 )
 
 // WriteTo writes the snapshot. The view may be used again afterwards.
@@ -154,8 +156,6 @@ type frameWriter struct {
 	err     error
 }
 
-const frameOverhead = 9
-
 // entry makes room for an entry of a kind, in the open frame if it is of that kind.
 func (fw *frameWriter) entry(kind byte) {
 	if len(fw.buf) == 0 || fw.buf[8] != kind || len(fw.buf) >= frameLen {
@@ -169,6 +169,9 @@ func (fw *frameWriter) open(kind byte) {
 }
 
 func (fw *frameWriter) close() {
+	if len(fw.buf) > 8+maxFrameLen && fw.err == nil {
+		fw.err = errFrameLen // rather than a snapshot that could not be restored
+	}
 	if len(fw.buf) == 0 || fw.err != nil {
 		fw.buf = fw.buf[:0]
 		return

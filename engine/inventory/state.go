@@ -30,11 +30,14 @@ type State struct {
 	priceSlots map[Money]uint32
 
 	outbox outbox
-	halted []*Product // in the order of their fall
+	halted []*Product // in no order
 
 	orderDigest64   uint64 // the sum over all orders
 	productDigest64 uint64 // the sum over all products, as TakeChanged saw them
 	changed         []*Product
+
+	scans   uint64 // see NameScans
+	scratch []byte
 }
 
 // Limits bound what a shard keeps. They decide outcomes: every replica has the same, since they
@@ -71,15 +74,26 @@ func (s *State) Clock() int64 { return s.clock }
 // Advance moves the clock to a batch's time, never back, and gives up what is older than it has to
 // be kept. Every batch starts with it.
 func (s *State) Advance(timeUnixMilli int64) {
-	s.clock = max(s.clock, timeUnixMilli)
-	s.ended.dropOldest(s.clock-keepMilli, func(ref uint32, o *order) {
-		if alive, ok := s.index.find(o.key); ok && alive == ref {
-			s.orderDigest64 -= s.orderDigest(o)
-			s.index.remove(o.key)
-			s.buyers.drop(o.buyer)
-			s.count.ended--
+	s.clock = max(s.clock, min(timeUnixMilli, maxUnixMilli))
+	for range dropPerBatch {
+		if !s.ended.dropOldest(s.clock-keepMilli, s.forget) {
+			return
 		}
-	})
+	}
+}
+
+// dropPerBatch bounds how many blocks of ended orders are given up at once, a few hundred orders
+// each: more than a batch adds, and no more than about a millisecond's work.
+const dropPerBatch = 16
+
+// forget gives up an ended order, unless its record is a dead one.
+func (s *State) forget(ref uint32, o *order) {
+	if alive, ok := s.index.find(o.key); ok && alive == ref {
+		s.orderDigest64 -= s.orderDigest(o)
+		s.index.remove(o.key)
+		s.buyers.drop(o.buyer)
+		s.count.ended--
+	}
 }
 
 func (s *State) keyOf(ref uint32) KeyHash {
@@ -168,8 +182,24 @@ func (s *State) watch(product uint32, earliest deadline) {
 // armed says whether an entry in timers still means something.
 func (s *State) armed(d deadline) bool {
 	o := s.orders.at(d.ref)
-	return o.status.Live() && o.overdue != overdueHeld &&
-		uint32(o.placed.value()) == d.tie && o.expires.value() == d.unixMilli
+	return s.awaits(o) && uint32(o.placed.value()) == d.tie && o.expires.value() == d.unixMilli
+}
+
+// awaits says that something follows when the order's deadline comes. With a halted product nothing
+// ever will. It depends on the state alone, so that a restored replica sweeps the same orders.
+func (s *State) awaits(o *order) bool {
+	if !o.status.Live() || o.overdue == overdueHeld {
+		return false
+	}
+	if o.basket == nil {
+		return s.list[o.product].halted == ""
+	}
+	for _, it := range *o.basket {
+		if s.list[it.product].halted != "" {
+			return false
+		}
+	}
+	return true
 }
 
 // watched says whether an entry in due still means something. If its product has only later
@@ -204,19 +234,37 @@ func (s *State) view(o *order) *OrderView {
 	var single [1]item
 	var number [1]uint32
 	items := o.items(&single, &number)
-	v := &OrderView{
-		ID: MakeOrderID(s.shard, o.created.value(), o.key), Status: o.status, Overdue: o.overdue != notOverdue,
-		Buyer: s.buyers.at(o.buyer).id, Payment: o.payment, Items: make([]ItemView, len(items)),
+	v := newView(items)
+	*v = OrderView{
+		ID: s.id(o), Status: o.status,
+		Overdue: o.overdue != notOverdue,
+		Buyer:   s.buyers.at(o.buyer).id, Payment: o.payment, Items: v.Items,
 		CreatedUnixMilli: o.created.value(), ExpiresUnixMilli: o.expires.value(),
 		Changed: o.changed.value(),
 	}
 	for i, it := range items {
 		p := s.list[it.product]
 		v.Items[i] = ItemView{
-			Product: p.id, UnitPrice: s.prices[it.price], Numbers: p.numbers(it.offsets),
+			Product: p.id, UnitPrice: s.prices[it.price],
+			Numbers: p.appendNumbers(v.Items[i].Numbers, it.offsets),
 		}
 	}
 	return v
+}
+
+// newView makes room for a view: in one piece for the common order of one number.
+func newView(items []item) *OrderView {
+	if len(items) != 1 || len(items[0].offsets) != 1 {
+		return &OrderView{Items: make([]ItemView, len(items))}
+	}
+	v := new(struct {
+		OrderView
+		items   [1]ItemView
+		numbers [1]uint32
+	})
+	v.items[0].Numbers = v.numbers[:0]
+	v.Items = v.items[:]
+	return &v.OrderView
 }
 
 // find looks up the order that an id means, unless it is somebody else's.
@@ -227,8 +275,10 @@ func (s *State) find(c OnOrder) (ref uint32, o order, ok bool) {
 	}
 	o = s.load(ref)
 	mine := c.By == "" || s.buyers.at(o.buyer).id == c.By
-	return ref, o, mine && MakeOrderID(s.shard, o.created.value(), o.key) == c.Order
+	return ref, o, mine && s.id(&o) == c.Order
 }
+
+func (s *State) id(o *order) OrderID { return MakeOrderID(s.shard, o.created.value(), o.key) }
 
 // Order reads an order; another buyer's is not found.
 func (s *State) Order(c OnOrder) *Outcome {
@@ -245,7 +295,7 @@ func (s *State) Product(id ProductID) *Product { return s.products[id] }
 // Products lists all products in the order of their creation; the list only grows.
 func (s *State) Products() []*Product { return s.list }
 
-// Halted lists the halted products in the order of their fall.
+// Halted lists the halted products, in no particular order.
 func (s *State) Halted() []*Product { return s.halted }
 
 // Digest is a sum of mixed entries of all orders and products, with the clock and the outbox's
@@ -261,8 +311,9 @@ func (s *State) Digest() uint64 {
 
 // fingerprint is what two uses of one key are compared by. Bodies that differ in one burst of up
 // to 32 bits never agree; any others with probability 2⁻³².
-func fingerprint(c *Reserve) uint32 {
-	return crc32.Checksum(c.appendRequest(nil), castagnoli)
+func (s *State) fingerprint(c *Reserve) uint32 {
+	s.scratch = c.appendRequest(s.scratch[:0])
+	return crc32.Checksum(s.scratch, castagnoli)
 }
 
 // compact drops the entries that no longer hold.

@@ -15,9 +15,10 @@ type Step struct {
 	seed  uint64
 	parts []part
 	at    int // the part that is being worked on: its product is halted if that breaks
-	fell  *Product
-	from  place // what is done to each part, to be undone if another one breaks
+	moved int // how many parts have gone whole from from to to, and go back if another one breaks
+	from  place
 	to    place
+	fell  []*Product // halted in this step
 	buyer uint32
 
 	// Of a command on an order: where it is, what it was, and what it becomes.
@@ -59,23 +60,28 @@ func (s *State) NextDue(st *Step) (ok bool) {
 	}
 	t := &s.timers[first.ref]
 	ref := t.entries[0].ref
-	t.pop() // even if the product is halted and the order stays
-	if next, ok := t.earliest(s.armed); ok {
-		s.watch(first.ref, next)
-	}
+	t.pop()
 	st.Reset(Entry{Command: &expire{ref: ref}})
 	return true
 }
 
 // PastDue gives the step that must come before st: the order that st is about is past its
-// deadline, and the sweep has not come to it yet.
+// deadline, and the sweep has not come to it yet. It must be asked again after that step, since a
+// payment can become overdue and be given up at once.
 func (s *State) PastDue(st, before *Step) (ok bool) {
 	key, ok := st.Order()
 	if !ok {
 		return false
 	}
 	ref, ok := s.index.find(key)
-	if !ok || ref&endedRef != 0 || !s.orders.at(ref).pastDue(s.clock) {
+	if !ok || ref&endedRef != 0 {
+		return false
+	}
+	o := s.orders.at(ref)
+	if c, about := st.Entry.Command.(interface{ onOrder() OnOrder }); about && c.onOrder().Order != s.id(o) {
+		return false // an order of another day had the same key
+	}
+	if !s.awaits(o) || o.expires.value() > s.clock {
 		return false
 	}
 	before.Reset(Entry{Command: &expire{ref: ref}})
@@ -109,6 +115,10 @@ func (s *State) Prepare(st *Step, seed uint64) {
 		var ok bool
 		if st.ref, st.was, ok = s.find(c.onOrder()); !ok {
 			st.refusal = refuse(CodeOrderNotFound, Refusal{})
+			return
+		}
+		if _, extend := c.(*Extend); extend && st.was.status == StatusReserved && s.outboxFull(1) {
+			st.refusal = s.refuseFull()
 			return
 		}
 		s.prepareOrder(st)
@@ -148,7 +158,7 @@ func (s *State) prepareOther(st *Step) {
 func (s *State) prepareReserve(st *Step, c *Reserve) {
 	if ref, ok := s.index.find(c.KeyHash); ok {
 		o := s.load(ref)
-		if o.fingerprint != fingerprint(c) {
+		if o.fingerprint != s.fingerprint(c) {
 			st.refusal = refuse(CodeKeyReused, Refusal{})
 			return
 		}
@@ -156,7 +166,7 @@ func (s *State) prepareReserve(st *Step, c *Reserve) {
 		return
 	}
 	if s.full(1) {
-		st.refusal = refuse(CodeOverloaded, Refusal{Detail: "the shard keeps all it can"})
+		st.refusal = s.refuseFull()
 		return
 	}
 	st.parts = st.room.parts[:0]
@@ -179,22 +189,37 @@ func (s *State) prepareReserve(st *Step, c *Reserve) {
 	st.buyer = s.buyers.hold(c.Buyer)
 }
 
+func (s *State) refuseFull() *Outcome {
+	return refuse(CodeOverloaded, Refusal{Detail: "the shard keeps all it can"})
+}
+
 // slotsPerOrder is how many events a live order may still cause: payment.started, order.overdue,
 // and payment.approved with inventory.sold, or as many for another end.
 const slotsPerOrder = 4
 
+// slotsToCreate is how many events it takes to create an order and to see it through.
+const slotsToCreate = slotsPerOrder + 2
+
 // full says that n more orders are more than the shard may keep.
 func (s *State) full(n int) bool {
-	created := n * (slotsPerOrder + 2)
 	return s.count.ended+s.count.live+n > s.limits.EndedOrders ||
-		len(s.ended.blocks) > endedBlocks/2 ||
-		len(s.outbox.consumers) > 0 &&
-			s.outbox.backlog()+s.count.live*slotsPerOrder+created > s.limits.OutboxEvents
+		len(s.ended.blocks) > endedBlocks/2 || s.outboxFull(n*slotsToCreate)
+}
+
+// outboxFull says that the outbox has no room for so many events beside those that live orders have
+// prepaid. Without a consumer it always has.
+func (s *State) outboxFull(events int) bool {
+	return s.outbox.wanted() &&
+		s.outbox.backlog()+s.count.live*slotsPerOrder+events > s.limits.OutboxEvents
 }
 
 // Tight says that so little room is left that n more commands can be the end of it: then they must
-// be applied one by one.
-func (s *State) Tight(n int) bool { return s.full(n) }
+// be applied one by one. It has to be asked again after a step that was Alone: a consumer may have
+// been attached. A command causes at most slotsToCreate events, and ends at most two orders (one
+// by PastDue), each with a block of its own at worst.
+func (s *State) Tight(n int) bool {
+	return s.full(n) || len(s.ended.blocks)+2*n > endedBlocks/2
+}
 
 // prepareOrder names the products that hold the numbers of st.was.
 func (s *State) prepareOrder(st *Step) {
@@ -205,14 +230,18 @@ func (s *State) prepareOrder(st *Step) {
 	}
 }
 
-// Products is how many products have to Work: with one, its actor does; with more, the apply
-// goroutine does when no actor is at work; with none there is nothing to do.
-func (st *Step) Products() int { return len(st.parts) }
-
-// Decided says that Prepare has answered already.
+// Decided says that Prepare has answered already: there is no Work.
 func (st *Step) Decided() bool { return st.refusal != nil || st.replay }
 
-// Slot is the slot of the only product.
+// Alone says that a step that is not decided must be worked and finished while no other is under
+// way: it needs several products or the whole state, or it changes settings and answers with the
+// whole product, which a step that is finished later must not see. Any other step belongs to the
+// actor of its only product.
+func (st *Step) Alone() bool {
+	return len(st.parts) != 1 || st.Entry.Command.Kind() >= KindPutProduct
+}
+
+// Slot is the slot of the only product of a step that is not Alone.
 func (st *Step) Slot() uint32 { return st.parts[0].product.slot }
 
 // Work does the products' part. Whatever breaks in it halts the product in whose part it broke,
@@ -222,11 +251,8 @@ func (st *Step) Work() {
 		return
 	}
 	defer st.halt()
-	for i := range st.parts {
-		if p := st.parts[i].product; p.halted != "" {
-			st.refusal = p.refuseHalted()
-			return
-		}
+	if st.refusal = st.ask((*part).refuseHalted); st.refusal != nil {
+		return
 	}
 	switch c := st.Entry.Command.(type) {
 	case *Reserve:
@@ -263,38 +289,67 @@ func (st *Step) administer(p *Product) (refusal *Outcome) {
 	panic("inventory: no such command of an admin")
 }
 
+// ask puts a question to every part in turn until one refuses.
+func (st *Step) ask(question func(*part) *Outcome) *Outcome {
+	for st.at = range st.parts {
+		if refusal := question(&st.parts[st.at]); refusal != nil {
+			return refusal
+		}
+	}
+	return nil
+}
+
 // shift moves the order's numbers in every product.
 func (st *Step) shift(from, to place) {
 	st.from, st.to = from, to
 	for st.at = range st.parts {
 		p := &st.parts[st.at]
 		p.product.move(p.offsets, from, to, st.buyer)
+		st.moved++
 	}
 	st.touch()
 }
 
-// touch marks the order and its products as changed.
+// touch marks the order as changed, and the products of which it has something.
 func (st *Step) touch() {
 	st.changes = true
 	for i := range st.parts {
-		st.parts[i].product.touch()
+		if p := &st.parts[i]; len(p.offsets) > 0 {
+			p.product.touch()
+		}
 	}
 }
 
-// halt stops the product whose part of the work panicked. The parts before it had been moved
-// whole, and move back.
+// halt stops the product whose part of the work panicked, and undoes what the others did.
 func (st *Step) halt() {
 	reason := recover()
 	if reason == nil {
 		return
 	}
-	fallen := st.parts[st.at].product
-	fallen.halted = fmt.Sprint(reason)
-	fallen.touch()
-	for i := range st.parts[:st.at] {
-		p := &st.parts[i]
-		p.product.move(p.offsets, st.to, st.from, st.buyer)
+	st.fall(st.at, reason)
+	for st.moved > 0 {
+		st.moved--
+		st.undo(st.moved)
 	}
-	st.changes, st.fell = false, fallen
-	st.refusal = fallen.refuseHalted()
+	st.changes = false
+	st.refusal = st.parts[st.at].refuseHalted()
+}
+
+func (st *Step) fall(i int, reason any) {
+	p := st.parts[i].product
+	p.halted = fmt.Sprint(reason)
+	p.touch()
+	st.fell = append(st.fell, p)
+}
+
+// undo moves a part back. If that breaks too its product is halted as well: the step is refused
+// all the same, and the other parts are whole.
+func (st *Step) undo(i int) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			st.fall(i, reason)
+		}
+	}()
+	p := &st.parts[i]
+	p.product.move(p.offsets, st.to, st.from, st.buyer)
 }

@@ -150,8 +150,8 @@ func (st *Step) confirm(payment PaymentID) *Outcome {
 // taken lists the order's numbers that are not free.
 func (st *Step) taken() []Selection {
 	var taken []Selection
-	for i := range st.parts {
-		p := &st.parts[i]
+	for st.at = range st.parts {
+		p := &st.parts[st.at]
 		if numbers := p.product.notIn(placeFree, p.offsets); numbers != nil {
 			taken = append(taken, Selection{Product: p.product.id, Numbers: numbers})
 		}
