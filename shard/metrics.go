@@ -125,7 +125,7 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	gauge("numera_shard_leads", "1 where this replica serves the shard.", leads)
 	gauge("numera_shard_queue_length", "Commands that wait to be proposed.", float64(len(s.queue)))
 	gauge("numera_shard_entries_in_flight", "Log entries proposed and not yet applied.",
-		float64(len(s.slots)))
+		float64(s.underWay.Load()))
 	stats := s.engine.Stats()
 	gauge("numera_orders_live", "Orders that are reserved or paying.", float64(stats.Live))
 	gauge("numera_orders_sold", "Orders that are paid or shipped.", float64(stats.Sold))

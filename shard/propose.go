@@ -128,7 +128,7 @@ func (s *Shard) propose() {
 func (s *Shard) gather() (proposals []*Proposal, tick, ok bool) {
 	var due <-chan struct{}
 	deadline := s.engine.NextDeadline()
-	if alone := len(s.slots) == 1; alone && deadline != 0 && s.admits() == nil {
+	if s.underWay.Load() == 0 && deadline != 0 && s.admits() == nil {
 		timer := s.config.Clock.TimerAt(deadline)
 		defer timer.Stop()
 		due = timer.C
@@ -191,6 +191,7 @@ func (s *Shard) send(proposals []*Proposal) inFlight {
 	}
 	inventory.SealBatch(entry)
 	s.stats.batchSize.Observe(float64(len(proposals)))
+	s.underWay.Add(1)
 	return inFlight{s.raft.Apply(entry, enqueueTimeout), proposals, time.Now()}
 }
 
@@ -201,6 +202,7 @@ func (s *Shard) settle() {
 	defer close(s.settled)
 	for f := range s.flying {
 		outcomes, err := s.result(f.future)
+		s.underWay.Add(-1)
 		<-s.slots
 		s.rouse()
 		if err == nil {

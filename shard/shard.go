@@ -36,11 +36,12 @@ type Shard struct {
 	leads    atomic.Uint64 // the term that it serves in; 0 when it does not
 	writable *atomic.Bool  // the node's: false when the disk is nearly full
 
-	queue  chan *Proposal
-	slots  chan struct{} // one for each entry under way
-	flying chan inFlight // closed by propose
-	wake   chan struct{} // capacity 1
-	reads  chan read
+	queue    chan *Proposal
+	slots    chan struct{} // one for each entry under way, and for the one that is gathered
+	underWay atomic.Int64  // entries proposed and not yet answered
+	flying   chan inFlight // closed by propose
+	wake     chan struct{} // capacity 1
+	reads    chan read
 
 	ctx     context.Context // done when it stops to take work
 	cancel  context.CancelFunc
