@@ -101,7 +101,7 @@ func RunFloor(ctx context.Context, config CompareConfig) (_ *ComparisonReport, e
 // a turn for it, to show how large its log entries are.
 func (v *venue) openFloor(ctx context.Context, c *Config, subject *side) (peer, string, error) {
 	if c.Path == PathHTTP {
-		return v.openHTTPFloor(c)
+		return v.openHTTPFloor(c, subject.load.plan)
 	}
 	_, before := v.logs()
 	t, err := subject.take(ctx)

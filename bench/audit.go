@@ -26,8 +26,8 @@ type holdings struct {
 
 func newAudit(l *load) *audit {
 	for _, lane := range l.lanes {
-		for i := range lane.records {
-			lane.records[i].found = 0
+		for i := range lane.records.len {
+			lane.records.at(i).found = 0
 		}
 	}
 	return &audit{
@@ -73,11 +73,11 @@ func (a *audit) order(o *inventory.OrderView) {
 // match finds the record of an order and compares the two.
 func (a *audit) match(o *inventory.OrderView) {
 	b, ok := parseBuyer(o.Buyer)
-	if !ok || b.lane() >= len(a.load.lanes) || b.record() >= len(a.load.lanes[b.lane()].records) {
+	if !ok || b.lane() >= len(a.load.lanes) || b.record() >= a.load.lanes[b.lane()].records.len {
 		a.foreign++
 		return
 	}
-	r := &a.load.lanes[b.lane()].records[b.record()]
+	r := a.load.lanes[b.lane()].records.at(b.record())
 	if r.found++; r.found > 1 {
 		a.violate("%s has acted twice: order %v is its second", b.text(), o.ID)
 		r.found = 2 // so that it does not wrap
@@ -139,8 +139,8 @@ func (a *audit) product(p *inventory.ProductView, taken *roaring.Bitmap) {
 // finish finds what is missing.
 func (a *audit) finish() {
 	for id, lane := range a.load.lanes {
-		for i := range lane.records {
-			if r := &lane.records[i]; r.status != inventory.StatusNone && r.found == 0 {
+		for i := range lane.records.len {
+			if r := lane.records.at(i); r.status != inventory.StatusNone && r.found == 0 {
 				a.violate("order %v of %s was acknowledged and is missing",
 					r.order, makeBuyer(id, i).text())
 			}

@@ -74,7 +74,7 @@ const (
 	mostRequests = 50_000_000
 	mostDuration = time.Hour
 	mostInFlight = 65_536
-	mostTokens   = 1000 // products whose orders can be listed one after the other over HTTP
+	mostListed   = 1000 // products whose orders can be listed one after the other over HTTP
 )
 
 func (c Config) withDefaults() Config {

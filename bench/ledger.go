@@ -16,6 +16,25 @@ type record struct {
 	found   uint8            // by the oracle: orders of this buyer
 }
 
+// ledger is what is known of the buyers of one lane, by their number. It grows without moving.
+type ledger struct {
+	chunks [][]record
+	len    int
+}
+
+const ledgerChunk = 8192
+
+// add makes a record and returns its number.
+func (g *ledger) add() (number int) {
+	if g.len%ledgerChunk == 0 {
+		g.chunks = append(g.chunks, make([]record, ledgerChunk))
+	}
+	g.len++
+	return g.len - 1
+}
+
+func (g *ledger) at(number int) *record { return &g.chunks[number/ledgerChunk][number%ledgerChunk] }
+
 // note takes the answer to an operation into the record, and says what it contradicts.
 func (r *record) note(op *operation, a *answer) error {
 	switch {

@@ -114,10 +114,9 @@ type lane struct {
 	id     int
 	random *rand.Rand // of the lane's goroutine
 	free   chan *call // those that are not under way
-	made   int        // operations so far
 
 	mu      sync.Mutex
-	records []record
+	records ledger
 	orders  []held      // reserved or paying, for the plan to go on with
 	doubts  []operation // without an answer
 }
@@ -160,7 +159,6 @@ func (n *lane) run(ctx context.Context) {
 		}
 		c := <-n.free
 		l.plan.next(n, &c.op)
-		n.made++
 		c.started = l.now()
 		if c.intended = at; l.schedule.mean == 0 {
 			c.intended = c.started
@@ -173,9 +171,8 @@ func (n *lane) run(ctx context.Context) {
 func (n *lane) reserve(product inventory.ProductID, numbers []uint32, quantity uint32) operation {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.records = append(n.records, record{})
 	return operation{
-		kind: inventory.KindReserve, buyer: makeBuyer(n.id, len(n.records)-1),
+		kind: inventory.KindReserve, buyer: makeBuyer(n.id, n.records.add()),
 		product: product, numbers: numbers, quantity: quantity,
 	}
 }
@@ -203,7 +200,7 @@ func (n *lane) take() (h held, ok bool) {
 func (n *lane) note(op *operation, a *answer) {
 	owner := n.load.lanes[op.buyer.lane()]
 	owner.mu.Lock()
-	err := owner.records[op.buyer.record()].note(op, a)
+	err := owner.records.at(op.buyer.record()).note(op, a)
 	if a.verdict == unanswered {
 		owner.doubts = append(owner.doubts, *op)
 	}

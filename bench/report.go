@@ -29,28 +29,28 @@ type Report struct {
 	Shards   int      `json:"shards,omitempty"`
 	Seed     uint64   `json:"seed"`
 
-	Seconds      float64          `json:"seconds"`
-	Requests     int64            `json:"requests"`
-	PerSecond    float64          `json:"requests_per_second"`
-	Accepted     int64            `json:"accepted"`
-	Refused      int64            `json:"refused"`
-	TurnedAway   int64            `json:"turned_away"` // overloaded and the like: nothing was done
-	Unanswered   int64            `json:"unanswered"`
-	Errors       int64            `json:"errors"` // answers that the contract does not allow
-	Replays      int64            `json:"replays"`
-	Codes        map[string]int64 `json:"codes"`
-	Latency      Latency          `json:"latency"`    // from the intended start
-	StartedLate  Latency          `json:"start_late"` // of it: before the request was made
-	CPUPerOp     float64          `json:"cpu_microseconds_per_request,omitempty"`
-	AllocPerOp   float64          `json:"allocated_bytes_per_request,omitempty"`
-	LogPerOp     float64          `json:"log_bytes_per_request,omitempty"`
-	SyncsPerSec  float64          `json:"fsyncs_per_second,omitempty"`
-	Batch        Distribution     `json:"batch_commands"`
-	Commit       Distribution     `json:"commit_seconds"`
-	Consumer     string           `json:"consumer"`
-	Events       int64            `json:"events_consumed,omitempty"`
-	Backlog      int64            `json:"outbox_backlog_left"`
-	Oracle       Oracle           `json:"oracle"`
+	Seconds     float64          `json:"seconds"`
+	Requests    int64            `json:"requests"`
+	PerSecond   float64          `json:"requests_per_second"`
+	Accepted    int64            `json:"accepted"`
+	Refused     int64            `json:"refused"`
+	TurnedAway  int64            `json:"turned_away"` // overloaded and the like: nothing was done
+	Unanswered  int64            `json:"unanswered"`
+	Errors      int64            `json:"errors"` // answers that the contract does not allow
+	Replays     int64            `json:"replays"`
+	Codes       map[string]int64 `json:"codes"`
+	Latency     Latency          `json:"latency"`    // from the intended start
+	StartedLate Latency          `json:"start_late"` // of it: before the request was made
+	CPUPerOp    float64          `json:"cpu_microseconds_per_request,omitempty"`
+	AllocPerOp  float64          `json:"allocated_bytes_per_request,omitempty"`
+	LogPerOp    float64          `json:"log_bytes_per_request,omitempty"`
+	SyncsPerSec float64          `json:"fsyncs_per_second,omitempty"`
+	Batch       Distribution     `json:"batch_commands"`
+	Commit      Distribution     `json:"commit_seconds"`
+	Consumer    string           `json:"consumer"`
+	Events      int64            `json:"events_consumed,omitempty"`
+	Backlog     int64            `json:"outbox_backlog_left"`
+	Oracle      Oracle           `json:"oracle"`
 }
 
 // Latency is in milliseconds.
