@@ -1,6 +1,9 @@
 package gateway
 
-import "math"
+import (
+	"maps"
+	"math"
+)
 
 // schema is a JSON Schema (2020-12), as OpenAPI 3.1 has it.
 type schema map[string]any
@@ -39,11 +42,19 @@ func numbersSchema(description string) schema {
 
 // orNull lets a schema be null too.
 func orNull(s schema) schema {
-	nullable := schema{}
-	for key, value := range s {
-		nullable[key] = value
+	kind, single := s["type"].(string)
+	if !single {
+		return s
 	}
-	nullable["type"] = []any{s["type"], "null"}
+	nullable := maps.Clone(s)
+	nullable["type"] = []string{kind, "null"}
+	if names, ok := s["enum"].([]string); ok {
+		values := make([]any, 0, len(names)+1)
+		for _, name := range names {
+			values = append(values, name)
+		}
+		nullable["enum"] = append(values, nil)
+	}
 	return nullable
 }
 
@@ -80,7 +91,7 @@ func objectOf(description string, members []member) schema {
 		s := m.schema
 		if m.required {
 			required = append(required, m.name)
-		} else if s["$ref"] == nil {
+		} else {
 			s = orNull(s)
 		}
 		properties[m.name] = s
