@@ -1,0 +1,29 @@
+package inventory
+
+// BreakCounters plants a counter that does not add up in a product: the next move of its numbers
+// finds it.
+func (p *Product) BreakCounters() { p.counts[placeBlocked]++ }
+
+// BreakSet plants a number that is taken by nobody. It is found when somebody asks for any number
+// and the counters are added up.
+func (p *Product) BreakSet(offset uint32) { p.taken.Add(offset) }
+
+// BreakHeld forgets what all buyers hold: found when one gives it back.
+func (p *Product) BreakHeld() { p.held = nil }
+
+// BreakSold forgets that numbers are sold: found when they are refunded.
+func (p *Product) BreakSold() { p.sold = nil }
+
+// Counts of the kinds of records, to see dead ones.
+func (s *State) EndedRecords() (n int) {
+	for i := range s.ended.blocks {
+		s.ended.walkBlock(i, func(uint32, *order) { n++ })
+	}
+	return n
+}
+
+// KeepMilli is how long ended orders are kept at least.
+const KeepMilli = keepMilli
+
+// EndedBlocks is how many blocks of ended orders there are.
+func (s *State) EndedBlocks() int { return len(s.ended.blocks) }
