@@ -13,9 +13,9 @@ import (
 type audit struct {
 	load     *load
 	products map[inventory.ProductID]*holdings
-	orders   int
-	foreign  int // orders that are not this load's
-	statuses map[inventory.Status]int
+	orders   int                      // of this load
+	foreign  int                      // of others
+	statuses map[inventory.Status]int // of this load's orders
 }
 
 // holdings are what the orders of a product hold.
@@ -47,8 +47,6 @@ func (a *audit) holdings(id inventory.ProductID) *holdings {
 
 // order takes one order, of whatever status.
 func (a *audit) order(o *inventory.OrderView) {
-	a.orders++
-	a.statuses[o.Status]++
 	for i := range o.Items {
 		item := &o.Items[i]
 		h := a.holdings(item.Product)
@@ -73,11 +71,14 @@ func (a *audit) order(o *inventory.OrderView) {
 // match finds the record of an order and compares the two.
 func (a *audit) match(o *inventory.OrderView) {
 	b, ok := parseBuyer(o.Buyer)
-	if !ok || b.lane() >= len(a.load.lanes) || b.record() >= a.load.lanes[b.lane()].records.len {
+	owner := a.load.owner(b)
+	if !ok || owner == nil || b.record() >= owner.records.len {
 		a.foreign++
 		return
 	}
-	r := a.load.lanes[b.lane()].records.at(b.record())
+	a.orders++
+	a.statuses[o.Status]++
+	r := owner.records.at(b.record())
 	if r.found++; r.found > 1 {
 		a.violate("%s has acted twice: order %v is its second", b.text(), o.ID)
 		r.found = 2 // so that it does not wrap
@@ -138,11 +139,11 @@ func (a *audit) product(p *inventory.ProductView, taken *roaring.Bitmap) {
 
 // finish finds what is missing.
 func (a *audit) finish() {
-	for id, lane := range a.load.lanes {
+	for _, lane := range a.load.lanes {
 		for i := range lane.records.len {
 			if r := lane.records.at(i); r.status != inventory.StatusNone && r.found == 0 {
 				a.violate("order %v of %s was acknowledged and is missing",
-					r.order, makeBuyer(id, i).text())
+					r.order, makeBuyer(lane.id, i).text())
 			}
 		}
 	}

@@ -33,7 +33,7 @@ func (l *load) resolve(ctx context.Context) (resolved int, err error) {
 
 // askAgain repeats one operation until it is decided.
 func (l *load) askAgain(ctx context.Context, c *call, op *operation) error {
-	r := l.lanes[op.buyer.lane()].records.at(op.buyer.record())
+	r := l.owner(op.buyer).records.at(op.buyer.record())
 	for deadline := time.Now().Add(patience); ; pause(ctx, 20*time.Millisecond) {
 		c.op = *op
 		doubts := r.doubts

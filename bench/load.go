@@ -38,8 +38,9 @@ type load struct {
 }
 
 // shape is how many requests are under way: each lane is a goroutine with a window of requests.
-// A peer that blocks gets lanes with a window of 1.
-type shape struct{ lanes, window int }
+// A peer that blocks gets lanes with a window of 1. Lanes are numbered from first, so that the
+// buyers of two loads on one system are not the same.
+type shape struct{ lanes, window, first int }
 
 const tallies = 8
 
@@ -49,9 +50,17 @@ func newLoad(p *plan, to peer, s *schedule, as shape, seed uint64) *load {
 		l.tallies = append(l.tallies, newTally())
 	}
 	for id := range as.lanes {
-		l.lanes = append(l.lanes, newLane(l, id, as.window, seed))
+		l.lanes = append(l.lanes, newLane(l, as.first+id, as.window, seed))
 	}
 	return l
+}
+
+// owner is the lane of a buyer, or nil if it is not one of this load.
+func (l *load) owner(b buyer) *lane {
+	if i := b.lane() - l.lanes[0].id; i >= 0 && i < len(l.lanes) {
+		return l.lanes[i]
+	}
+	return nil
 }
 
 // patience is how long the answers to the last requests are waited for.
@@ -198,7 +207,7 @@ func (n *lane) take() (h held, ok bool) {
 
 // note takes an answer into the ledger.
 func (n *lane) note(op *operation, a *answer) {
-	owner := n.load.lanes[op.buyer.lane()]
+	owner := n.load.owner(op.buyer)
 	owner.mu.Lock()
 	err := owner.records.at(op.buyer.record()).note(op, a)
 	if a.verdict == unanswered {

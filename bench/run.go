@@ -212,7 +212,7 @@ func (v *venue) examine(ctx context.Context, l *load, o *Oracle) (err error) {
 	if err != nil {
 		return err
 	}
-	o.Orders, o.Products, o.Violated = a.orders-a.foreign, len(l.plan.ids), l.violated
+	o.Orders, o.Products, o.Violated = a.orders, len(l.plan.ids), l.violated
 	o.Statuses = make(map[string]int)
 	for status, n := range a.statuses {
 		o.Statuses[status.String()] = n
