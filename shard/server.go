@@ -143,9 +143,10 @@ func (v *server) handle(r *wire.Request, received time.Time, reply *reply) {
 
 // respond makes the response to a request, or the failure that err stands for.
 func respond(id uint64, r *wire.Response, err error) wire.Response {
-	r.ID = id
 	if err == nil {
-		return *r
+		answer := *r
+		answer.ID = id
+		return answer
 	}
 	failure := wire.Response{ID: id, Failure: wire.OutcomeUnknown}
 	switch {
