@@ -156,7 +156,9 @@ func scan(t testing.TB, e *engine.Engine) map[OrderID]*OrderView {
 		var orders []*OrderView
 		orders, c, more, _ = e.Scan(c, 100)
 		for _, o := range orders {
-			require.NotContains(t, all, o.ID, "an order is scanned once")
+			if all[o.ID] != nil {
+				require.Fail(t, "an order is scanned twice", "%s", o.ID)
+			}
 			all[o.ID] = o
 		}
 	}
@@ -194,7 +196,9 @@ func (s *shard) verify() {
 			}
 			*sum += uint32(len(item.Numbers))
 			for _, n := range item.Numbers {
-				require.NotContains(s.t, owners, number{item.Product, n}, "a number has one owner")
+				if other, twice := owners[number{item.Product, n}]; twice {
+					require.Fail(s.t, "a number has two owners", "%s %d: %s and %s", item.Product, n, other, o.ID)
+				}
 				owners[number{item.Product, n}] = o.ID
 			}
 		}
