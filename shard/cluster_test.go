@@ -1,0 +1,147 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+
+	"numera/engine/inventory"
+)
+
+// cluster is three nodes in one process, over the real transport.
+type cluster struct {
+	t       *testing.T
+	configs []Config
+
+	mu    sync.Mutex
+	nodes []*Node
+}
+
+func openCluster(t *testing.T) *cluster {
+	c := &cluster{t: t, nodes: make([]*Node, 3)}
+	shared := identity{Cluster: randomHex(16), Secret: randomHex(32), Shards: 1}
+	var conn *nats.Conn
+	var voters []raft.Server
+	for i := range c.nodes {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		address := listener.Addr().String()
+		require.NoError(t, listener.Close())
+
+		config := testConfig(t, t.TempDir())
+		if conn == nil {
+			conn = config.Conn
+		}
+		id := shared
+		id.Node = fmt.Sprint("node-", i)
+		config.Conn, config.Listen, config.identity = conn, address, &id
+		config.ElectionTimeout, config.SnapshotEntries = 300*time.Millisecond, 100
+		c.configs = append(c.configs, config)
+		voters = append(voters, raft.Server{ID: raft.ServerID(id.Node), Address: raft.ServerAddress(address)})
+	}
+	for i := range c.configs {
+		c.configs[i].voters = voters
+		c.open(i)
+	}
+	return c
+}
+
+func (c *cluster) open(i int) {
+	n, err := Open(c.configs[i])
+	require.NoError(c.t, err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nodes[i] = n
+}
+
+func (c *cluster) shards() (all []*Shard) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.nodes {
+		all = append(all, n.Shard(0))
+	}
+	return all
+}
+
+// leader waits until a node other than the given one leads.
+func (c *cluster) leader(but int) (leader int) {
+	eventually(c.t, func() bool {
+		for i, s := range c.shards() {
+			if i != but && s.Leads() {
+				leader = i
+				return true
+			}
+		}
+		return false
+	}, "a leader")
+	return leader
+}
+
+// requireEqualDigests waits until all have applied as much, and compares.
+func (c *cluster) requireEqualDigests() {
+	shards := c.shards()
+	eventually(c.t, func() bool {
+		last := shards[c.leader(-1)].raft.LastIndex()
+		for _, s := range shards {
+			if s.raft.AppliedIndex() != last {
+				return false
+			}
+		}
+		return true
+	}, "everything is applied everywhere")
+	for _, s := range shards {
+		require.Equal(c.t, shards[0].Digest(), s.Digest())
+		require.Empty(c.t, s.engine.Stats().Halted)
+	}
+}
+
+// TestThreeReplicas cuts leaders off, one after the other, and brings them back: what was
+// acknowledged stays, reads are linearizable, and in the end all replicas are the same.
+func TestThreeReplicas(t *testing.T) {
+	c := openCluster(t)
+	defer func() {
+		for _, n := range c.nodes {
+			require.NoError(t, n.Close())
+		}
+	}()
+	lead := c.leader(-1)
+	stop := make(chan struct{})
+	history := trade(t, 2, c.shards()[lead], c.shards, stop)
+
+	acknowledged := make(map[inventory.OrderID][]inventory.ItemView)
+	for round := range 2 {
+		// Cut off, it believes for a while that it leads.
+		require.NoError(t, c.nodes[lead].peers.Close())
+		next := c.leader(lead)
+		s := c.shards()[next]
+		for i := range 50 {
+			o, err := s.Do(context.Background(), inventory.Entry{
+				Command: reserve(fmt.Sprint("kept", round, "-", i), "b"),
+			})
+			require.NoError(t, err)
+			require.Equal(t, inventory.CodeOK, o.Code)
+			acknowledged[o.Order.ID] = o.Order.Items
+		}
+		require.NoError(t, s.Snapshot())
+		_ = c.nodes[lead].Close() // its transport is gone already
+		c.open(lead)
+		lead = c.leader(-1)
+	}
+	close(stop)
+	all := history()
+	c.requireEqualDigests()
+	for _, s := range c.shards() {
+		for id, items := range acknowledged {
+			require.Equal(t, items, s.engine.Order(inventory.OnOrder{Order: id}).Order.Items)
+		}
+	}
+	t.Logf("%d operations", len(all))
+	requireLinearizable(t, all)
+}
