@@ -19,6 +19,10 @@ type CompareConfig struct {
 	Turn     time.Duration // of each side in each round; default 2 s
 	Numbers  int           // of the hot product; default 100 million, so that it is never sold out
 
+	// Bare makes the shard's floor one of bytes without a meaning: no command is made, checked,
+	// hashed or encoded. It says how far the whole is from raft and Pebble alone.
+	Bare bool
+
 	NoConsumer bool
 	Dir        string
 	Seed       uint64    // default 1
@@ -42,7 +46,7 @@ func (c *CompareConfig) load() (Config, error) {
 		Path: c.Path, Workload: WorkloadAny, InFlight: c.InFlight, Numbers: c.Numbers, Shards: 1,
 		NoConsumer: c.NoConsumer, Dir: c.Dir, Seed: c.Seed, Duration: c.Turn, Requests: mostTurn,
 	}.withDefaults()
-	if c.Rounds < 3 || c.Rounds > 100 || load.Path == PathNATS {
+	if c.Rounds < 3 || c.Rounds > 100 || load.Path == PathNATS || c.Bare && load.Path != PathShard {
 		return load, fmt.Errorf("%w: %d rounds of the %s path against its floor",
 			ErrConfig, c.Rounds, load.Path)
 	}
@@ -72,7 +76,7 @@ func RunFloor(ctx context.Context, config CompareConfig) (_ *ComparisonReport, e
 		return newSchedule(c.Arrivals, 0, c.Requests, c.Duration, c.Seed)
 	}
 	subject := &side{load: newLoad(p, v.peer, turns(), c.shape(), c.Seed), next: turns, rest: v.rest}
-	floor, note, err := v.openFloor(ctx, &c, subject)
+	floor, note, err := v.openFloor(ctx, &c, subject, config.Bare)
 	if err != nil {
 		return nil, err
 	}
@@ -97,26 +101,33 @@ func RunFloor(ctx context.Context, config CompareConfig) (_ *ComparisonReport, e
 	return r, r.err()
 }
 
-// openFloor makes the floor of a path, and says in a note what it is. The subject may have to take
-// a turn for it, to show how large its log entries are.
-func (v *venue) openFloor(ctx context.Context, c *Config, subject *side) (peer, string, error) {
+// openFloor makes the floor of a path, and says in a note what it is. For a bare one the subject
+// takes a turn, to show how large its commands are.
+func (v *venue) openFloor(
+	ctx context.Context, c *Config, subject *side, bare bool,
+) (peer, string, error) {
 	if c.Path == PathHTTP {
 		return v.openHTTPFloor(c, subject.load.plan)
 	}
-	_, before := v.logs()
-	t, err := subject.take(ctx)
-	if err != nil {
-		return nil, "", err
+	bytes, note := 0, "the floor checks, seals and encodes the same commands, and has raft and "+
+		"Pebble around an empty state machine"
+	if bare {
+		_, before := v.logs()
+		t, err := subject.take(ctx)
+		if err != nil {
+			return nil, "", err
+		}
+		_, after := v.logs()
+		bytes = int(int64(after-before) / t.Requests)
+		note = fmt.Sprintf("the floor is raft and Pebble around an empty state machine, and "+
+			"nothing else: %d bytes a command, as on the path", bytes)
 	}
-	_, after := v.logs()
-	bytes := int(int64(after-before) / t.Requests)
 	f, err := openFloor(ctx, c.Dir, bytes)
 	if err != nil {
 		return nil, "", err
 	}
 	v.onClose(f.close)
-	return f, fmt.Sprintf("the floor is raft and Pebble around an empty state machine, "+
-		"%d bytes a command as on the path", bytes), nil
+	return f, note, nil
 }
 
 func (v *venue) consumerNote() string { return "outbox consumer: " + v.consumer }

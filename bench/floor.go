@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"numera/engine/inventory"
 	"numera/wal"
 )
 
@@ -24,13 +25,16 @@ const (
 	floorQueue    = 8192
 )
 
-// floorLoop is the least that must be done to make a command durable with Raft and Pebble: a
-// queue, one log entry of whatever waits in it, an fsync, a state machine that does nothing, and
-// an answer to each. Its commands are bytes without a meaning. It is a single voter like a shard of
-// a node alone, and is not package shard's loop with another state machine, so that a slow loop
-// there shows.
+// floorLoop is the least that must be done to make commands durable with Raft and Pebble: check,
+// seal and encode each as package shard does, a queue, one log entry of whatever waits in it, an
+// fsync, a state machine that does nothing, and an answer to each. It is a single voter like a
+// shard of a node alone. It is not package shard's loop with another state machine, so that what is
+// slow there shows.
 type floorLoop struct {
-	command []byte // what every command is
+	// bare, where set, is what every command is: then nothing is made of it either, and the loop
+	// is the floor of any system on Raft and Pebble.
+	bare    []byte
+	secret  []byte
 	store   *wal.Store
 	raft    *raft.Raft
 	queue   chan *call
@@ -46,10 +50,11 @@ type floorEntry struct {
 	calls  []*call
 }
 
-// openFloor starts the loop below dir, for commands of this many bytes.
-func openFloor(ctx context.Context, dir string, bytes int) (f *floorLoop, err error) {
+// openFloor starts the loop below dir. bare is how many bytes a command has of which nothing is
+// made; 0: commands are real.
+func openFloor(ctx context.Context, dir string, bare int) (f *floorLoop, err error) {
 	f = &floorLoop{
-		command: make([]byte, bytes), queue: make(chan *call, floorQueue),
+		bare: make([]byte, bare), secret: make([]byte, 32), queue: make(chan *call, floorQueue),
 		slots: make(chan struct{}, floorInFlight), flying: make(chan floorEntry, floorInFlight),
 		stop: make(chan struct{}),
 	}
@@ -132,7 +137,19 @@ func (f *floorLoop) startRaft() error {
 }
 
 // start implements peer.
-func (f *floorLoop) start(c *call) { f.queue <- c }
+func (f *floorLoop) start(c *call) {
+	c.encoded = f.bare
+	if len(f.bare) == 0 {
+		command := c.op.command(&c.reserve)
+		if refusal := command.Check(); refusal != nil {
+			c.finish(outcomeAnswer(refusal))
+			return
+		}
+		inventory.SealKey(command, f.secret)
+		c.encoded = inventory.AppendEntry(c.encoded[:0], inventory.Entry{Command: command})
+	}
+	f.queue <- c
+}
 
 func (f *floorLoop) propose() {
 	defer f.running.Done()
@@ -146,21 +163,22 @@ func (f *floorLoop) propose() {
 		case c := <-f.queue:
 			calls = append(calls, c)
 		}
-		size := len(f.command)
+		size := len(calls[0].encoded)
 	gather:
 		for len(calls) < floorCommands && size < floorBytes {
 			select {
 			case c := <-f.queue:
 				calls = append(calls, c)
-				size += len(f.command)
+				size += len(c.encoded)
 			default:
 				break gather
 			}
 		}
-		entry := make([]byte, 0, size)
-		for range calls {
-			entry = append(entry, f.command...)
+		entry := inventory.AppendBatchHeader(make([]byte, 0, size+64), time.Now().UnixMilli(), 0)
+		for _, c := range calls {
+			entry = append(entry, c.encoded...)
 		}
+		inventory.SealBatch(entry)
 		f.flying <- floorEntry{f.raft.Apply(entry, time.Second), calls}
 	}
 }

@@ -230,6 +230,7 @@ type call struct {
 	// For peers that take commands, to use their memory again.
 	reserve  inventory.Reserve
 	proposal shard.Proposal
+	encoded  []byte
 }
 
 // finish takes the answer and gives the call back to its lane.

@@ -238,13 +238,12 @@ func (l *load) show(to io.Writer) (stop func()) {
 		for second := 1; ; second++ {
 			select {
 			case <-ended:
-				fmt.Fprint(to, "\r\x1b[K")
 				return
 			case <-tick.C:
 			}
 			t := l.total()
 			n := t.answers()
-			fmt.Fprintf(to, "\r\x1b[K%3d s  %8d/s  %d accepted, %d refused, %d unanswered  p99 %.2f ms",
+			fmt.Fprintf(to, "%3d s  %8d/s  %d accepted, %d refused, %d unanswered  p99 %.2f ms\n",
 				second, n-last, t.classes[acknowledged], t.classes[refused]+t.classes[turnedAway],
 				t.classes[unanswered], latencyOf(t.latency).P99)
 			last = n

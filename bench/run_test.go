@@ -152,6 +152,9 @@ func TestLostAnswersAreResolved(t *testing.T) {
 	require.Equal(t, 50, o.Resolved)
 	require.Equal(t, 500, o.Orders)
 	require.NoError(t, o.err())
+	for i := range l.lanes[0].records.len {
+		require.Zero(t, l.lanes[0].records.at(i).doubts, "an outcome ends the doubt")
+	}
 }
 
 // TestHTTPAnswers gives HTTP answers that the contract has for bad times, and some that
