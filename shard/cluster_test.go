@@ -24,7 +24,8 @@ type cluster struct {
 	nodes []*Node
 }
 
-func openCluster(t *testing.T) *cluster {
+// openCluster opens the nodes; electionTimeouts are theirs.
+func openCluster(t *testing.T, electionTimeouts ...time.Duration) *cluster {
 	c := &cluster{t: t, nodes: make([]*Node, 3)}
 	shared := identity{Cluster: randomHex(16), Secret: randomHex(32), Shards: 1}
 	var conn *nats.Conn
@@ -42,7 +43,7 @@ func openCluster(t *testing.T) *cluster {
 		id := shared
 		id.Node = fmt.Sprint("node-", i)
 		config.Conn, config.Listen, config.identity = conn, address, &id
-		config.ElectionTimeout, config.SnapshotEntries = 300*time.Millisecond, 100
+		config.ElectionTimeout, config.SnapshotEntries = electionTimeouts[i], 100
 		c.configs = append(c.configs, config)
 		voters = append(voters, raft.Server{ID: raft.ServerID(id.Node), Address: raft.ServerAddress(address)})
 	}
@@ -59,6 +60,12 @@ func (c *cluster) open(i int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.nodes[i] = n
+}
+
+func (c *cluster) close() {
+	for _, n := range c.nodes {
+		_ = n.Close() // a transport may be closed already
+	}
 }
 
 func (c *cluster) shards() (all []*Shard) {
@@ -105,12 +112,9 @@ func (c *cluster) requireEqualDigests() {
 // TestThreeReplicas cuts leaders off, one after the other, and brings them back: what was
 // acknowledged stays, reads are linearizable, and in the end all replicas are the same.
 func TestThreeReplicas(t *testing.T) {
-	c := openCluster(t)
-	defer func() {
-		for _, n := range c.nodes {
-			require.NoError(t, n.Close())
-		}
-	}()
+	const electionTimeout = 300 * time.Millisecond
+	c := openCluster(t, electionTimeout, electionTimeout, electionTimeout)
+	defer c.close()
 	lead := c.leader(-1)
 	stop := make(chan struct{})
 	history := trade(t, 2, c.shards()[lead], c.shards, stop)
@@ -144,4 +148,29 @@ func TestThreeReplicas(t *testing.T) {
 	}
 	t.Logf("%d operations", len(all))
 	requireLinearizable(t, all)
+}
+
+// TestDeposedLeader cuts a leader off that will believe for two seconds that it leads, and reads from
+// it what another has changed.
+func TestDeposedLeader(t *testing.T) {
+	t.Parallel()
+	c := openCluster(t, 4*time.Second, 300*time.Millisecond, 300*time.Millisecond)
+	defer c.close()
+	old := c.shards()[0]
+	transfer := c.shards()[c.leader(0)].raft.LeadershipTransferToServer(
+		raft.ServerID(c.nodes[0].identity.Node), c.nodes[0].peers.Addr())
+	require.NoError(t, transfer.Error())
+	eventually(t, old.Leads, "the slow one leads")
+	do(t, old, product("a", 10))
+	order := do(t, old, reserve("k", "b")).Order
+	require.NoError(t, c.nodes[0].peers.Close())
+	s := c.shards()[c.leader(0)]
+	paid := do(t, s, &inventory.Confirm{OnOrder: inventory.OnOrder{Order: order.ID}, Payment: "p"})
+	require.Equal(t, inventory.StatusPaid, paid.Order.Status)
+	require.True(t, old.Leads(), "it still believes that it leads")
+	_, err := readOrder(old, order.ID)
+	require.ErrorIs(t, err, ErrNotLeader)
+	read, err := readOrder(s, order.ID)
+	require.NoError(t, err)
+	require.Equal(t, inventory.StatusPaid, read.Order.Status)
 }

@@ -85,13 +85,18 @@ func (s *Shard) linearize(done func(error)) {
 		done(ErrNotLeader)
 		return
 	}
+	s.enqueueRead(read{done})
+}
+
+// enqueueRead has r wait for the next proof of leadership, or refuses it.
+func (s *Shard) enqueueRead(r read) {
 	select {
-	case s.reads <- read{done}:
+	case s.reads <- r:
 		if s.ctx.Err() != nil {
 			s.refuseWaiting()
 		}
 	default:
-		done(ErrOverloaded)
+		r.done(ErrOverloaded)
 	}
 }
 

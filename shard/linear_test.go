@@ -225,3 +225,17 @@ func TestLinearizable(t *testing.T) {
 	t.Logf("%d operations", len(all))
 	requireLinearizable(t, all)
 }
+
+// TestReadInOldTerm reads where raft leads in a later term than the shard has followed it to: what was
+// acknowledged in between need not be applied yet.
+func TestReadInOldTerm(t *testing.T) {
+	t.Parallel()
+	n := openNode(t, testConfig(t, t.TempDir()))
+	defer n.Close()
+	s := n.Shard(0)
+	_, err := readOrder(s, inventory.OrderID{})
+	require.NoError(t, err)
+	s.leads.Store(s.leads.Load() - 1)
+	_, err = readOrder(s, inventory.OrderID{})
+	require.ErrorIs(t, err, ErrNotLeader)
+}

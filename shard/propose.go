@@ -47,6 +47,11 @@ func (s *Shard) Propose(p *Proposal) {
 	inventory.SealKey(p.Entry.Command, s.secret)
 	p.encoded = inventory.AppendEntry(p.encoded[:0], p.Entry)
 	p.queued = time.Now()
+	s.enqueue(p)
+}
+
+// enqueue puts p on the queue, or refuses it.
+func (s *Shard) enqueue(p *Proposal) {
 	select {
 	case s.queue <- p:
 		s.stats.admitted.Inc()

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"numera/engine/inventory"
+	"numera/shard/wire"
 )
 
 // disk is a file system whose syncs can be held up and made to fail.
@@ -169,9 +170,12 @@ func TestLateInQueue(t *testing.T) {
 	require.ErrorIs(t, expired.wait(), ErrExpired)
 	require.ErrorIs(t, gone.wait(), ErrExpired)
 	require.ErrorIs(t, patient.wait(), ErrOverloaded)
-	require.EqualValues(t, 1, reserved(s))
-	require.Equal(t, 2.0, count(t, s.stats.failures[ErrExpired]))
 	require.NoError(t, ask(s, "again", time.Now().Add(time.Hour)).wait())
+	require.EqualValues(t, 2, reserved(s))
+	require.Equal(t, 2.0, count(t, s.stats.failures[ErrExpired]))
+	for _, a := range []*asked{first, expired, gone, patient} {
+		require.EqualValues(t, 1, a.times.Load())
+	}
 }
 
 // TestAnsweredOnce opens and closes a node under commands and reads: each is answered once, and the
@@ -236,6 +240,20 @@ func TestAnsweredOnce(t *testing.T) {
 		require.Zero(t, unknown, "a planned stop answers what it has proposed")
 		require.Equal(t, reads.Load(), answers.Load())
 	}
+}
+
+// TestAskedWhileClosing puts on each queue what was admitted just before the shard stopped, after
+// everybody has left.
+func TestAskedWhileClosing(t *testing.T) {
+	t.Parallel()
+	n := openNode(t, testConfig(t, t.TempDir()))
+	s := n.Shard(0)
+	require.NoError(t, n.Close())
+	var got []error
+	s.enqueue(&Proposal{Done: func(_ *inventory.Outcome, err error) { got = append(got, err) }})
+	s.enqueueRead(read{func(err error) { got = append(got, err) }})
+	s.server.outbox.ask(query{answer: func(_ *wire.Response, err error) { got = append(got, err) }})
+	require.Equal(t, []error{ErrUnavailable, ErrUnavailable, ErrUnavailable}, got)
 }
 
 // TestOneKey reserves with one key from fifty goroutines, and again after a restart and a snapshot.
