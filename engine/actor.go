@@ -6,43 +6,52 @@ import (
 	"numera/engine/inventory"
 )
 
-// actor is the goroutine that owns some of the products: while a run is being worked on, nobody
-// else touches them. It works on its steps in the order in which they were given to it.
+// actor is the goroutine that owns some of the products: while a run is under way, nobody else
+// touches them. It works on its steps in the order in which they were given to it, and begins
+// while the apply goroutine prepares those that follow.
 type actor struct {
-	steps []*inventory.Step // filled by the apply goroutine while the actor is idle
-	start chan struct{}
-	ended chan struct{}
-	idle  *sync.WaitGroup
+	filling []*inventory.Step // given, and not yet sent; the apply goroutine's
+	inbox   chan []*inventory.Step
+	ended   chan struct{}
+	busy    *sync.WaitGroup // counts what was sent and is not done
 }
 
-func startActor(idle *sync.WaitGroup) *actor {
-	a := &actor{start: make(chan struct{}), ended: make(chan struct{}), idle: idle}
+// portion is how many steps are sent at once: enough to make waking the actor cheap.
+const portion = 64
+
+func startActor(busy *sync.WaitGroup) *actor {
+	a := &actor{inbox: make(chan []*inventory.Step, 16), ended: make(chan struct{}), busy: busy}
 	go a.run()
 	return a
 }
 
-func (a *actor) give(st *inventory.Step) { a.steps = append(a.steps, st) }
+// give hands a step to the actor, which may begin with it at once or wait for send.
+func (a *actor) give(st *inventory.Step) {
+	if a.filling = append(a.filling, st); len(a.filling) == portion {
+		a.send()
+	}
+}
 
-// work sets the actor to work on what it was given; idle waits for it.
-func (a *actor) work() {
-	if len(a.steps) > 0 {
-		a.idle.Add(1)
-		a.start <- struct{}{}
+// send lets the actor have everything that it was given; busy waits for it.
+func (a *actor) send() {
+	if len(a.filling) > 0 {
+		a.busy.Add(1)
+		a.inbox <- a.filling
+		a.filling = make([]*inventory.Step, 0, portion)
 	}
 }
 
 func (a *actor) run() {
 	defer close(a.ended)
-	for range a.start {
-		for _, st := range a.steps {
+	for steps := range a.inbox {
+		for _, st := range steps {
 			st.Work()
 		}
-		a.steps = a.steps[:0]
-		a.idle.Done()
+		a.busy.Done()
 	}
 }
 
 func (a *actor) stop() {
-	close(a.start)
+	close(a.inbox)
 	<-a.ended
 }

@@ -32,7 +32,7 @@ type Engine struct {
 	mu     sync.RWMutex // held for writing while state changes
 	state  *inventory.State
 	actors []*actor
-	idle   sync.WaitGroup // of actors that are at work
+	busy   sync.WaitGroup // counts what the actors have been sent and not done
 
 	steps   []inventory.Step
 	before  inventory.Step
@@ -58,7 +58,7 @@ func New(config Config) *Engine {
 	}
 	e.state.NameScans(rand.Uint64())
 	for range config.Actors {
-		e.actors = append(e.actors, startActor(&e.idle))
+		e.actors = append(e.actors, startActor(&e.busy))
 	}
 	return e
 }
@@ -146,17 +146,20 @@ func (e *Engine) alone(st *inventory.Step) {
 	e.state.Finish(st)
 }
 
-// finishRun lets the actors work and makes the run part of the state, in log order.
+// finishRun waits for the actors and makes the run part of the state, in log order.
 func (e *Engine) finishRun() {
-	for _, a := range e.actors {
-		a.work()
+	clear(e.touched)
+	if len(e.run) == 0 {
+		return
 	}
-	e.idle.Wait()
+	for _, a := range e.actors {
+		a.send()
+	}
+	e.busy.Wait()
 	for _, st := range e.run {
 		e.state.Finish(st)
 	}
 	e.run = e.run[:0]
-	clear(e.touched)
 }
 
 // Freeze returns the state as it is now, for a snapshot.

@@ -6,7 +6,8 @@ import (
 )
 
 // Event is one change, numbered without a gap within its shard. It carries the order or the
-// product as it was right after the change.
+// product as it was right after the change. As State.Events gives it, it is sealed: what it carries
+// is still encoded, since a shard only passes it on. Open decodes it.
 type Event struct {
 	Sequence    uint64
 	Kind        EventKind
@@ -14,7 +15,28 @@ type Event struct {
 	Correlation string
 	Order       *OrderView   // with the kinds on orders and inventory
 	Product     *ProductView // with the kinds on products
+
+	image []byte // of a sealed one: the encoding of Order or Product
 }
+
+// Open returns a sealed event with what it carries; any other as it is.
+func (e Event) Open() Event {
+	if e.image == nil {
+		return e
+	}
+	r := reader{buf: e.image}
+	if e.Kind.AboutProduct() {
+		e.Product = r.productView()
+	} else {
+		e.Order = r.order()
+	}
+	assert(!r.failed, "an event decodes")
+	e.image = nil
+	return e
+}
+
+// Size is about how many bytes a sealed event takes encoded, and not less.
+func (e Event) Size() int { return 32 + len(e.Correlation) + len(e.image) }
 
 // EventKind names a change. String gives the name that consumers see.
 type EventKind uint8
@@ -63,7 +85,10 @@ func AppendEvent(buf []byte, e *Event) []byte {
 	buf = append(buf, byte(e.Kind))
 	buf = binary.AppendVarint(buf, e.AtUnixMilli)
 	buf = appendString(buf, e.Correlation)
-	if e.Kind.AboutProduct() {
+	switch {
+	case e.image != nil:
+		return append(buf, e.image...)
+	case e.Kind.AboutProduct():
 		return AppendProductView(buf, e.Product)
 	}
 	return e.Order.append(buf)

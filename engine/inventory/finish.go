@@ -58,7 +58,7 @@ func (s *State) finishReserve(st *Step, c *Reserve, o *Outcome) {
 		created: makeUint48(s.clock),
 	}
 	expires := int64(maxUnixMilli)
-	var items []item
+	items := st.room.item[:0]
 	for i := range st.parts {
 		p := &st.parts[i]
 		if p.missing.Numbers != nil || p.missing.Quantity > 0 {
@@ -78,9 +78,7 @@ func (s *State) finishReserve(st *Step, c *Reserve, o *Outcome) {
 	next.placed = makeUint40(s.outbox.next)
 	st.events = append(st.events, EventOrderCreated, EventInventoryReserved)
 	next.changed = makeUint40(s.outbox.last() + uint64(len(st.events)))
-	s.insert(&next)
-	ref, _ := s.index.find(next.key)
-	s.arm(ref, &next)
+	s.arm(s.insert(&next), &next)
 	o.Order = s.view(&next)
 	s.tell(st, o.Order)
 }

@@ -51,6 +51,7 @@ func TestHalt(t *testing.T) {
 	events, _, _ := s.e.Events(0, 1000)
 	told := 0
 	for _, e := range events {
+		e = e.Open()
 		if e.Kind == EventProductChanged && e.Product.Halted != "" {
 			require.Equal(t, view, e.Product)
 			told++

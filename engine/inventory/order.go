@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"encoding/binary"
+	"slices"
 )
 
 // order is the record of one order, in 80 bytes: with its place in the index (~6 bytes), its
@@ -80,13 +81,14 @@ func (o *order) items(single *[1]item, number *[1]uint32) []item {
 	return single[:]
 }
 
-// setItems stores what the order holds.
+// setItems stores what the order holds; items is the caller's again afterwards.
 func (o *order) setItems(items []item) {
 	if len(items) == 1 && len(items[0].offsets) == 1 {
 		o.product, o.price, o.offset = items[0].product, items[0].price, items[0].offsets[0]
 		return
 	}
-	o.basket = &items
+	basket := slices.Clone(items)
+	o.basket = &basket
 }
 
 // base is what records of one block are written relative to, so that they are short.

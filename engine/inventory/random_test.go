@@ -189,6 +189,7 @@ func (r *randomRun) compareEvents() {
 	require.Equal(t, len(r.model.events), int(last))
 	require.Len(t, events, r.model.backlog())
 	for i, e := range events {
+		e = e.Open()
 		want := r.model.events[first+i]
 		require.Equal(t, first+i+1, int(e.Sequence), "no gap")
 		require.Equal(t, want.kind, e.Kind.String())

@@ -212,8 +212,7 @@ func (rs *restorer) order(r *reader) {
 	}
 	s := rs.s
 	s.buyers.edit(o.buyer).refs++
-	s.insert(&o)
-	ref, _ := s.index.find(o.key)
+	ref := s.insert(&o)
 	if s.awaits(&o) {
 		s.arm(ref, &o)
 	}

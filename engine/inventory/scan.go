@@ -2,7 +2,7 @@ package inventory
 
 import "encoding/binary"
 
-// Events reads kept events after a sequence, limit at the most; trimmed says that the next one is
+// Events reads kept events, sealed, after a sequence, limit at the most; trimmed says that the next one is
 // no longer kept. It must not run beside the apply goroutine.
 func (s *State) Events(after uint64, limit int) (events []Event, trimmed bool) {
 	b := &s.outbox
@@ -19,17 +19,10 @@ func (s *State) Events(after uint64, limit int) (events []Event, trimmed bool) {
 func (s *State) Sequence() uint64 { return s.outbox.last() }
 
 func (e *outboxEntry) event(sequence uint64) Event {
-	event := Event{
+	return Event{
 		Sequence: sequence, Kind: e.kind, AtUnixMilli: e.atUnixMilli, Correlation: e.correlation,
+		image: e.image,
 	}
-	r := reader{buf: e.image}
-	if e.kind.AboutProduct() {
-		event.Product = r.productView()
-	} else {
-		event.Order = r.order()
-	}
-	assert(!r.failed, "an event decodes")
-	return event
 }
 
 // ScanCursor is where a scan goes on; the zero one is its start. It is good for the State that gave

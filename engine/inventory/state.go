@@ -111,10 +111,12 @@ func (s *State) load(ref uint32) order {
 	return *s.orders.at(ref)
 }
 
-// insert stores a new order.
-func (s *State) insert(o *order) {
-	s.index.set(o.key, s.put(o))
+// insert stores a new order and returns its reference.
+func (s *State) insert(o *order) (ref uint32) {
+	ref = s.put(o)
+	s.index.set(o.key, ref)
 	s.orderDigest64 += s.orderDigest(o)
+	return ref
 }
 
 // replace stores an order that has changed. was is what it was, at ref.
