@@ -91,7 +91,7 @@ func RunFloor(ctx context.Context, config CompareConfig) (_ *ComparisonReport, e
 		comparison.Target = httpTarget
 	}
 	if err := comparison.compare(ctx, subject, baseline, config.Rounds, config.Progress); err != nil {
-		return nil, err
+		return r, err
 	}
 	r.Comparisons = []Comparison{comparison}
 	r.Oracles = make([]Oracle, 1)

@@ -47,6 +47,15 @@ func TestConfigsThatCannotBeRun(t *testing.T) {
 	}
 }
 
+func TestDefaultsCanBeRun(t *testing.T) {
+	load := Config{}.withDefaults()
+	require.NoError(t, load.validate())
+	_, err := (&CompareConfig{}).load()
+	require.NoError(t, err)
+	cost := CostConfig{}.withDefaults()
+	require.NoError(t, cost.validate())
+}
+
 func TestWorkloadsSayWhatTheyDo(t *testing.T) {
 	require.Len(t, Workloads(), len(workloads))
 	for _, w := range Workloads() {

@@ -19,7 +19,7 @@ type CostConfig struct {
 	// the other are Numbers, Orders, or Products; defaults 10 million, 1 million, 100,000.
 	Few, Numbers, Orders, Products int
 
-	InFlight int // default 256; at most Few/4
+	InFlight int // default 200; at most Few/4
 	Rounds   int // that count, at least 3; default 7
 	Requests int // of each side in each round; default 100,000
 
@@ -33,7 +33,7 @@ func (c CostConfig) withDefaults() CostConfig {
 	c.Numbers = cmp.Or(c.Numbers, 10_000_000)
 	c.Orders = cmp.Or(c.Orders, 1_000_000)
 	c.Products = cmp.Or(c.Products, 100_000)
-	c.InFlight = cmp.Or(c.InFlight, 256)
+	c.InFlight = cmp.Or(c.InFlight, 200)
 	c.Rounds = cmp.Or(c.Rounds, 7)
 	c.Requests = cmp.Or(c.Requests, 100_000)
 	c.Seed = cmp.Or(c.Seed, 1)
@@ -77,7 +77,8 @@ func RunCost(ctx context.Context, config CostConfig) (*ComparisonReport, error) 
 	}{
 		{
 			fmt.Sprintf("one product, half taken, of %d or %d numbers", c.Numbers, c.Few),
-			few, terrain{products: 1, numbers: c.Numbers, filled: c.Numbers / 2},
+			few,
+			terrain{products: 1, numbers: c.Numbers, filled: c.Numbers / 2},
 		},
 		{
 			fmt.Sprintf("%d or %d live orders of one number each", c.Orders, c.Few),
@@ -92,7 +93,7 @@ func RunCost(ctx context.Context, config CostConfig) (*ComparisonReport, error) 
 	} {
 		err := c.compare(ctx, r, dimension.name, dimension.few, dimension.many)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", dimension.name, err)
+			return r, fmt.Errorf("%s: %w", dimension.name, err)
 		}
 	}
 	return r, r.err()

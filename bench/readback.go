@@ -107,15 +107,17 @@ func inspect(ctx context.Context, l *load, from source) (*audit, error) {
 	if err := from.orders(ctx, l.plan.ids, a.order); err != nil {
 		return nil, fmt.Errorf("%w: read orders: %w", ErrIncomplete, err)
 	}
-	after, err := readProducts(ctx, l.plan.ids, from)
+	err = each(ctx, readers, len(views), func(ctx context.Context, i int) error {
+		now, err := from.product(ctx, views[i].view.ID)
+		if err == nil && now.Version != views[i].view.Version {
+			err = fmt.Errorf("%s changed meanwhile", now.ID)
+		}
+		return err
+	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: read products again: %w", ErrIncomplete, err)
 	}
 	for i := range views {
-		if views[i].view.Version != after[i].view.Version {
-			return nil, fmt.Errorf("%w: %s changed while it was read back",
-				ErrIncomplete, views[i].view.ID)
-		}
 		a.product(views[i].view, views[i].taken)
 	}
 	a.finish()

@@ -11,8 +11,8 @@ import (
 	"numera/engine/inventory"
 )
 
-// Run carries out one load and has the oracle check it. The report is there whenever the load was
-// carried out, also with ErrViolated. It returns ErrConfig, ErrIncomplete or ErrViolated.
+// Run carries out one load and has the oracle check it. It returns ErrConfig, ErrIncomplete or, with
+// the report, ErrViolated.
 func Run(ctx context.Context, config Config) (_ *Report, err error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
@@ -37,7 +37,7 @@ func Run(ctx context.Context, config Config) (_ *Report, err error) {
 		config.Duration, config.Seed), config.shape(), config.Seed)
 	r := newReport(&config, p)
 	if err := v.measure(ctx, l, r, config.Progress); err != nil {
-		return nil, err
+		return r, err
 	}
 	if err := v.examine(ctx, l, &r.Oracle); err != nil {
 		return r, err
