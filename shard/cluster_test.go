@@ -45,7 +45,9 @@ func openCluster(t *testing.T, electionTimeouts ...time.Duration) *cluster {
 		config.Conn, config.Listen, config.identity = conn, address, &id
 		config.ElectionTimeout, config.SnapshotEntries = electionTimeouts[i], 100
 		c.configs = append(c.configs, config)
-		voters = append(voters, raft.Server{ID: raft.ServerID(id.Node), Address: raft.ServerAddress(address)})
+		voters = append(voters, raft.Server{
+			ID: raft.ServerID(id.Node), Address: raft.ServerAddress(address),
+		})
 	}
 	for i := range c.configs {
 		c.configs[i].voters = voters
@@ -150,8 +152,8 @@ func TestThreeReplicas(t *testing.T) {
 	requireLinearizable(t, all)
 }
 
-// TestDeposedLeader cuts a leader off that will believe for two seconds that it leads, and reads from
-// it what another has changed.
+// TestDeposedLeader cuts a leader off that will believe for two seconds that it leads, and reads
+// from it what another has changed.
 func TestDeposedLeader(t *testing.T) {
 	t.Parallel()
 	c := openCluster(t, 4*time.Second, 300*time.Millisecond, 300*time.Millisecond)

@@ -123,7 +123,7 @@ func (c *Config) validate() error {
 	case c.Conn == nil || c.Clock == nil || c.OnFault == nil:
 		return fmt.Errorf("%w: Conn, Clock and OnFault are required", ErrConfig)
 	case c.Shards < 0 || c.Shards > mostShards:
-		return fmt.Errorf("%w: %d shards, and a cluster has 1 to %d", ErrConfig, c.Shards, mostShards)
+		return fmt.Errorf("%w: %d shards, not 1 to %d", ErrConfig, c.Shards, mostShards)
 	case c.QueueLength < 1 || c.BatchCommands < 1 || c.BatchBytes < 1 || c.InFlight < 1 ||
 		c.SnapshotBytes < 1 || c.SnapshotEntries < 1 || c.QueueWait < 0 || c.ElectionTimeout < 0:
 		return fmt.Errorf("%w: a bound below 1", ErrConfig)

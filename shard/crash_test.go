@@ -2,11 +2,10 @@ package shard
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -39,20 +38,14 @@ type sale struct {
 	Replay  bool
 }
 
-// child runs a node that reserves a number for every line of its input, a key, and writes a sale for
-// each that is acknowledged.
+// child runs a node that reserves a number for every line of its input, a key, and writes a sale
+// for each that is acknowledged.
 func child(dir string) {
-	n, err := Open(childConfig(dir))
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := n.Ready(context.Background()); err != nil {
-		log.Fatal(err)
-	}
+	config := testConfig(fatal{}, dir)
+	config.SnapshotEntries = 100
+	n := openNode(fatal{}, config)
 	s := n.Shard(0)
-	if _, err := s.Do(context.Background(), inventory.Entry{Command: product("a", 1_000_000)}); err != nil {
-		log.Fatal(err)
-	}
+	do(fatal{}, s, product("a", 1_000_000))
 	var mu sync.Mutex
 	out := json.NewEncoder(os.Stdout)
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
@@ -69,15 +62,7 @@ func child(dir string) {
 			},
 		})
 	}
-	if err := n.Close(); err != nil {
-		log.Fatal(err)
-	}
-}
-
-func childConfig(dir string) Config {
-	config := testConfig(fatal{}, dir)
-	config.SnapshotEntries = 100
-	return config
+	select {} // until it is killed
 }
 
 // fatal is a testing.TB of a process that is no test.
@@ -91,20 +76,27 @@ func (fatal) Errorf(f string, a ...any) { log.Printf(f, a...) }
 // process is a running child.
 type process struct {
 	cmd   *exec.Cmd
-	keys  io.WriteCloser
-	sales chan sale // closed at the end of its output
+	keys  chan string // closed by the test
+	sales chan sale   // closed at the end of its output
 }
 
-func start(t *testing.T, dir string) *process {
-	p := &process{cmd: exec.Command(os.Args[0]), sales: make(chan sale, 64)}
+func startChild(t *testing.T, dir string) *process {
+	p := &process{
+		cmd:  exec.Command(os.Args[0]),
+		keys: make(chan string, 512), sales: make(chan sale, 64),
+	}
 	p.cmd.Env = append(os.Environ(), childDir+"="+dir)
 	p.cmd.Stderr = os.Stderr
-	keys, err := p.cmd.StdinPipe()
+	in, err := p.cmd.StdinPipe()
 	require.NoError(t, err)
 	out, err := p.cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, p.cmd.Start())
-	p.keys = keys
+	go func() {
+		for key := range p.keys {
+			_, _ = fmt.Fprintln(in, key) // it fails when the child has been killed
+		}
+	}()
 	go func() {
 		defer close(p.sales)
 		for lines := json.NewDecoder(out); ; {
@@ -118,8 +110,76 @@ func start(t *testing.T, dir string) *process {
 	return p
 }
 
-// TestCrash kills a node under load with SIGKILL, again and again. NUMERA_CRASH_CYCLES says how
-// often.
+// crashes is what a test that kills a node knows of it.
+type crashes struct {
+	t       *testing.T
+	sold    map[string]sale // what was acknowledged, by key
+	open    map[string]bool // keys that have no answer
+	retried map[string]bool // those that had none when the node was killed, and were asked again
+	acted   int             // of them, how many had acted
+	settled int             // of them, how many have an answer
+}
+
+// cycle runs a node under load for a while from its first answer on, and kills it. First it asks
+// again what was not answered, and some of what was.
+func (c *crashes) cycle(number int, dir string, lasts time.Duration) {
+	p := startChild(c.t, dir)
+	ask := func(key string) { c.open[key] = true; p.keys <- key }
+	c.retried = maps.Clone(c.open)
+	for key := range c.retried {
+		ask(key)
+	}
+	for key := range c.sold {
+		if len(c.open) >= len(c.retried)+20 {
+			break
+		}
+		ask(key)
+	}
+	ask(fmt.Sprint(number, "-first"))
+	var kill <-chan time.Time
+	for i := 0; ; {
+		select {
+		case s, more := <-p.sales:
+			if !more {
+				close(p.keys)
+				require.Error(c.t, p.cmd.Wait(), "killed")
+				return
+			}
+			c.answered(s)
+			if kill == nil {
+				kill = time.After(lasts)
+			}
+		case <-kill:
+			require.NoError(c.t, p.cmd.Process.Kill())
+			kill = make(chan time.Time)
+		}
+		for ; len(c.open) < 200; i++ {
+			ask(fmt.Sprint(number, "-", i))
+		}
+	}
+}
+
+// answered compares an answer with the one before, if there was one.
+func (c *crashes) answered(s sale) {
+	before, known := c.sold[s.Key]
+	switch {
+	case known:
+		require.Equal(c.t, sale{s.Key, before.ID, before.Numbers, true}, s)
+	case c.retried[s.Key]:
+		c.settled++
+		if s.Replay {
+			c.acted++
+		}
+	default:
+		require.False(c.t, s.Replay)
+	}
+	c.sold[s.Key] = s
+	delete(c.open, s.Key)
+}
+
+// TestCrash kills a node under load with SIGKILL, again and again: every order that was acknowledged
+// is there with its numbers, and what was not has acted once or not at all. NUMERA_CRASH_CYCLES says
+// how often.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	cycles := 10
@@ -132,87 +192,21 @@ func TestCrash(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	dir := t.TempDir()
-	sold := make(map[string]sale) // what was acknowledged, by key
-	open := make(map[string]bool) // keys that have no answer
-	acted, replays := 0, 0        // of those that had none, when asked again
-	for cycle := range cycles {
-		p := start(t, dir)
-		retried := make(map[string]bool)
-		for key := range open {
-			retried[key] = true
-		}
-		var again []string // keys that have an answer are asked again, too
-		for key := range sold {
-			if again = append(again, key); len(again) == 20 {
-				break
-			}
-		}
-		asked := make(chan string, 256)
-		go func() {
-			defer p.keys.Close()
-			for key := range asked {
-				if _, err := fmt.Fprintln(p.keys, key); err != nil {
-					return // killed
-				}
-			}
-		}()
-		deadline := time.Duration(1+random.IntN(80)) * time.Millisecond
-		var kill <-chan time.Time
-		begin := func(key string) { open[key] = true; asked <- key }
-		for key := range retried {
-			begin(key)
-		}
-		for _, key := range again {
-			begin(key)
-		}
-		next := 0
-		for running := true; running; {
-			for ; len(open) < 200 && kill != nil || next == 0; next++ {
-				begin(fmt.Sprint(cycle, "-", next))
-			}
-			select {
-			case s, more := <-p.sales:
-				if running = more; !more {
-					break
-				}
-				if kill == nil {
-					kill = time.After(deadline) // from the first answer on
-				}
-				before, known := sold[s.Key]
-				if known {
-					require.True(t, s.Replay)
-					require.Equal(t, before.Numbers, s.Numbers)
-					require.Equal(t, before.ID, s.ID)
-				} else if retried[s.Key] {
-					acted++
-					if s.Replay {
-						replays++
-					}
-				} else {
-					require.False(t, s.Replay)
-				}
-				sold[s.Key] = s
-				delete(open, s.Key)
-			case <-kill:
-				require.NoError(t, p.cmd.Process.Kill())
-				kill = make(chan time.Time)
-			}
-		}
-		close(asked)
-		require.Error(t, p.cmd.Wait(), "killed")
+	c := &crashes{t: t, sold: make(map[string]sale), open: make(map[string]bool)}
+	for number := range cycles {
+		c.cycle(number, dir, time.Duration(1+random.IntN(80))*time.Millisecond)
 	}
 
 	n := openNode(t, testConfig(t, dir))
 	defer n.Close()
+	price := inventory.Money{Amount: 100, Currency: "BRL"}
 	acknowledged := make(map[inventory.OrderID][]inventory.ItemView)
-	for _, s := range sold {
+	for _, s := range c.sold {
 		id, ok := inventory.ParseOrderID(s.ID)
 		require.True(t, ok)
-		acknowledged[id] = []inventory.ItemView{{
-			Product: "a", Numbers: s.Numbers, UnitPrice: inventory.Money{Amount: 100, Currency: "BRL"},
-		}}
+		acknowledged[id] = []inventory.ItemView{{Product: "a", Numbers: s.Numbers, UnitPrice: price}}
 	}
 	requireOrders(t, n.Shard(0), acknowledged)
-	t.Logf("%d kills, %d orders; of %d unanswered requests %d had acted",
-		cycles, len(sold), acted, replays)
+	t.Logf("%d kills, %d orders; of %d requests without an answer %d had acted",
+		cycles, len(c.sold), c.settled, c.acted)
 }

@@ -16,8 +16,8 @@ import (
 
 var errDisk = errors.New("the disk is gone")
 
-// TestStorageFault makes a sync fail under load: the process is told to end, nothing is acknowledged
-// after it, and what a power cut leaves has every order that was.
+// TestStorageFault makes a sync fail under load: the process is told to end, nothing is
+// acknowledged after it, and what a power cut leaves has every order that was.
 func TestStorageFault(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -73,9 +73,11 @@ func TestStorageFault(t *testing.T) {
 	}
 }
 
-// requireOrders expects each order to be there with the numbers that were acknowledged, no number in
-// two orders, and counters that are the sum of the orders.
-func requireOrders(t *testing.T, s *Shard, acknowledged map[inventory.OrderID][]inventory.ItemView) {
+// requireOrders expects each order to be there with the numbers that were acknowledged, no number
+// in two orders, and counters that are the sum of the orders.
+func requireOrders(
+	t *testing.T, s *Shard, acknowledged map[inventory.OrderID][]inventory.ItemView,
+) {
 	t.Helper()
 	owner := make(map[uint32]inventory.OrderID)
 	found := make(map[inventory.OrderID][]inventory.ItemView)

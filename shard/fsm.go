@@ -74,8 +74,8 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 	return snapshot{frozen}, nil
 }
 
-// Restore implements raft.FSM: a leader has installed its snapshot. At a start the shard restores by
-// itself.
+// Restore implements raft.FSM: a leader has installed its snapshot. At a start the shard restores
+// by itself.
 func (f *fsm) Restore(r io.ReadCloser) error {
 	if err := f.load(r); err != nil {
 		return err

@@ -39,9 +39,9 @@ func (s *Shard) retire() {
 	s.server.stop()
 }
 
-// takeOver begins to serve when everything that earlier leaders have committed is applied. What raft
-// has told may be old by now: leads holds the term that the barrier was committed in, and a reader
-// compares it with raft's.
+// takeOver begins to serve when everything that earlier leaders have committed is applied. What
+// raft has told may be old by now: leads holds the term that the barrier was committed in, and a
+// reader compares it with raft's.
 func (s *Shard) takeOver() {
 	term := s.raft.CurrentTerm()
 	if err := s.await(s.raft.Barrier(barrierTimeout)); err != nil || s.raft.CurrentTerm() != term {

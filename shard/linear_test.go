@@ -164,7 +164,7 @@ func readProduct(s *Shard, id inventory.ProductID) (o *inventory.Outcome, err er
 	return o, err
 }
 
-// trade lets buyers act until stop is closed, and gives their history. lead gives a shard that leads.
+// trade lets buyers act until stop is closed, and gives their history. lead is a shard that leads.
 func trade(t *testing.T, seed uint64, lead *Shard, shards func() []*Shard, stop <-chan struct{}) (
 	history func() []porcupine.Operation,
 ) {
@@ -181,7 +181,8 @@ func trade(t *testing.T, seed uint64, lead *Shard, shards func() []*Shard, stop 
 	buyers := make([]*buyer, 6)
 	for i := range buyers {
 		b := &buyer{
-			id: i, shards: shards, orders: orders, began: began, random: rand.New(rand.NewPCG(seed, uint64(i))),
+			id: i, shards: shards, orders: orders, began: began,
+			random: rand.New(rand.NewPCG(seed, uint64(i))),
 		}
 		buyers[i] = b
 		trading.Go(func() {
@@ -226,8 +227,8 @@ func TestLinearizable(t *testing.T) {
 	requireLinearizable(t, all)
 }
 
-// TestReadInOldTerm reads where raft leads in a later term than the shard has followed it to: what was
-// acknowledged in between need not be applied yet.
+// TestReadInOldTerm reads where raft leads in a later term than the shard has followed it to: what
+// was acknowledged in between need not be applied yet.
 func TestReadInOldTerm(t *testing.T) {
 	t.Parallel()
 	n := openNode(t, testConfig(t, t.TempDir()))

@@ -128,8 +128,9 @@ func (n *Node) found() error {
 	if voters == nil {
 		voters = []raft.Server{{ID: raft.ServerID(n.identity.Node), Address: n.peers.Addr()}}
 	}
+	configuration := raft.Configuration{Servers: voters}
 	for i := range n.identity.Shards {
-		if err := n.foundGroup(inventory.ShardID(i), raft.Configuration{Servers: voters}); err != nil {
+		if err := n.foundGroup(inventory.ShardID(i), configuration); err != nil {
 			return fmt.Errorf("shard %d: %w", i, err)
 		}
 	}

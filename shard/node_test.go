@@ -105,27 +105,3 @@ func TestRestartKeepsEverything(t *testing.T) {
 	require.Equal(t, digest, n.Shard(0).Digest())
 	require.NoError(t, n.Close())
 }
-
-func BenchmarkPropose(b *testing.B) {
-	n := openNode(b, testConfig(b, b.TempDir()))
-	b.Cleanup(func() { require.NoError(b, n.Close()) })
-	s := n.Shard(0)
-	do(b, s, product("a", 100_000_000))
-	slots := make(chan struct{}, 1024)
-	b.ResetTimer()
-	for i := range b.N {
-		slots <- struct{}{}
-		s.Propose(&Proposal{
-			Entry: inventory.Entry{Command: reserve(fmt.Sprint(i), "b")},
-			Done: func(o *inventory.Outcome, err error) {
-				if err != nil || o.Code != inventory.CodeOK {
-					panic(fmt.Sprint(err, o))
-				}
-				<-slots
-			},
-		})
-	}
-	for range cap(slots) {
-		slots <- struct{}{}
-	}
-}

@@ -21,13 +21,16 @@ func TestInterruptedFirstBoot(t *testing.T) {
 		name string
 		do   func(t *testing.T, n *Node)
 	}{
-		{"directory", func(t *testing.T, n *Node) { require.NoError(t, os.Mkdir(n.config.Dir, 0o700)) }},
+		{"directory", func(t *testing.T, n *Node) {
+			require.NoError(t, os.Mkdir(n.config.Dir, 0o700))
+		}},
 		{"file system", func(t *testing.T, n *Node) {
 			require.NoError(t, os.Mkdir(filepath.Join(n.config.Dir, "lost+found"), 0o700))
 		}},
 		{"identity half saved", func(t *testing.T, n *Node) {
 			half := []byte(`{"cluster": "0`)
-			require.NoError(t, os.WriteFile(filepath.Join(n.config.Dir, "cluster.json.new"), half, 0o600))
+			path := filepath.Join(n.config.Dir, "cluster.json.new")
+			require.NoError(t, os.WriteFile(path, half, 0o600))
 		}},
 		{"identity saved", func(t *testing.T, n *Node) {
 			id, err := loadIdentity(n.config.Dir, n.config.Shards, nil)

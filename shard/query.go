@@ -184,10 +184,7 @@ func (v *server) events(q wire.EventsQuery) *wire.Response {
 		answer.Events = append(answer.Events, events...)
 		after = events[len(events)-1].Sequence
 		for _, event := range events {
-			size += 1000
-			if event.Order != nil {
-				size += sizeOf(event.Order)
-			}
+			size += event.Size()
 		}
 	}
 	return &wire.Response{Events: answer}
@@ -235,7 +232,9 @@ const listingAge = 30 * time.Second
 
 // page gives the orders placed after a sequence, n at the most. The first page, and one that the
 // list cannot fill, make the list anew.
-func (l *listings) page(v *server, id inventory.ProductID, after uint64, n int) ([]inventory.Placed, bool) {
+func (l *listings) page(
+	v *server, id inventory.ProductID, after uint64, n int,
+) ([]inventory.Placed, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	rest := func() []inventory.Placed {

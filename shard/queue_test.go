@@ -249,11 +249,22 @@ func TestAskedWhileClosing(t *testing.T) {
 	n := openNode(t, testConfig(t, t.TempDir()))
 	s := n.Shard(0)
 	require.NoError(t, n.Close())
-	var got []error
-	s.enqueue(&Proposal{Done: func(_ *inventory.Outcome, err error) { got = append(got, err) }})
-	s.enqueueRead(read{func(err error) { got = append(got, err) }})
-	s.server.outbox.ask(query{answer: func(_ *wire.Response, err error) { got = append(got, err) }})
-	require.Equal(t, []error{ErrUnavailable, ErrUnavailable, ErrUnavailable}, got)
+	got := make(chan error, 1)
+	for _, put := range []func(){
+		func() { s.enqueue(&Proposal{Done: func(_ *inventory.Outcome, err error) { got <- err }}) },
+		func() { s.enqueueRead(read{func(err error) { got <- err }}) },
+		func() {
+			s.server.outbox.ask(query{answer: func(_ *wire.Response, err error) { got <- err }})
+		},
+	} {
+		put()
+		select {
+		case err := <-got:
+			require.ErrorIs(t, err, ErrUnavailable)
+		default:
+			t.Fatal("not answered")
+		}
+	}
 }
 
 // TestOneKey reserves with one key from fifty goroutines, and again after a restart and a snapshot.

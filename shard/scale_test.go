@@ -27,18 +27,46 @@ func TestMillionOrders(t *testing.T) {
 	n := openNode(t, config)
 	s := n.Shard(0)
 	do(t, s, product("a", uint32(2*orders)))
-	command := func(prefix string) func(int) inventory.Command {
-		return func(i int) inventory.Command {
-			return reserve(fmt.Sprint(prefix, i), fmt.Sprint("buyer-", i%100_000))
-		}
-	}
 	began := time.Now()
-	flood(s, orders, command("k"))
+	flood(s, orders, crowd("k"))
 	took := time.Since(began)
 	t.Logf("%d orders in %v: %.0f a second", orders, took, float64(orders)/took.Seconds())
 	require.NoError(t, s.Snapshot())
 
-	// Sell as fast as it goes, and look at single sales meanwhile.
+	snapshotWhileSelling(t, s)
+	flood(s, 10_000, crowd("tail"))
+	digest, reserves := s.Digest(), reserved(s)
+	require.NoError(t, n.Close())
+
+	size := int64(0)
+	snapshots := filepath.Join(config.Dir, "snapshots")
+	require.NoError(t, filepath.Walk(snapshots, func(_ string, f os.FileInfo, err error) error {
+		size = max(size, f.Size())
+		return err
+	}))
+	began = time.Now()
+	n = openNode(t, config)
+	took = time.Since(began)
+	t.Logf("restarted from a snapshot of %d MB and the log after it in %v", size>>20, took)
+	require.Equal(t, digest, n.Shard(0).Digest())
+	require.Equal(t, reserves, reserved(n.Shard(0)))
+	if !raced {
+		require.Less(t, took, 10*time.Second) // 5 s on a machine that is not busy
+	}
+	_, err := n.Shard(0).Do(context.Background(), inventory.Entry{Command: reserve("after", "b")})
+	require.NoError(t, err)
+	require.NoError(t, n.Close())
+}
+
+// crowd gives commands of many buyers.
+func crowd(prefix string) func(int) inventory.Command {
+	return func(i int) inventory.Command {
+		return reserve(fmt.Sprint(prefix, i), fmt.Sprint("buyer-", i%100_000))
+	}
+}
+
+// snapshotWhileSelling sells as fast as it goes, and looks at single sales meanwhile.
+func snapshotWhileSelling(t *testing.T, s *Shard) {
 	stop := make(chan struct{})
 	var selling sync.WaitGroup
 	selling.Go(func() {
@@ -47,7 +75,7 @@ func TestMillionOrders(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				flood(s, 2000, command(fmt.Sprint("s", i, "-")))
+				flood(s, 2000, crowd(fmt.Sprint("s", i, "-")))
 			}
 		}
 	})
@@ -65,9 +93,9 @@ func TestMillionOrders(t *testing.T) {
 		}
 	})
 	before := stall(t, s)
-	began = time.Now()
+	began := time.Now()
 	require.NoError(t, s.Snapshot())
-	took = time.Since(began)
+	took := time.Since(began)
 	stalled := stall(t, s) - before
 	close(stop)
 	selling.Wait()
@@ -77,27 +105,6 @@ func TestMillionOrders(t *testing.T) {
 	if !raced {
 		require.Less(t, stalled, 100*time.Millisecond) // 20 ms on a machine that is not busy
 	}
-	flood(s, 10_000, command("tail"))
-	digest, reserves := s.Digest(), reserved(s)
-	require.NoError(t, n.Close())
-
-	size := int64(0)
-	_ = filepath.Walk(filepath.Join(config.Dir, "snapshots"), func(_ string, f os.FileInfo, _ error) error {
-		size = max(size, f.Size())
-		return nil
-	})
-	began = time.Now()
-	n = openNode(t, config)
-	took = time.Since(began)
-	t.Logf("restarted from a snapshot of %d MB and the log after it in %v", size>>20, took)
-	require.Equal(t, digest, n.Shard(0).Digest())
-	require.Equal(t, reserves, reserved(n.Shard(0)))
-	if !raced {
-		require.Less(t, took, 10*time.Second) // 5 s on a machine that is not busy
-	}
-	_, err := n.Shard(0).Do(context.Background(), inventory.Entry{Command: reserve("after", "b")})
-	require.NoError(t, err)
-	require.NoError(t, n.Close())
 }
 
 // stall is how long snapshots have held up the shard in all.

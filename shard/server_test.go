@@ -88,6 +88,13 @@ func (c *client) command(command inventory.Command) *inventory.Outcome {
 	return r.Outcome
 }
 
+// shop is a client of a shard that sells "a", and the orders that it has made.
+type shop struct {
+	*client
+	shard  *Shard
+	orders []*inventory.OrderView
+}
+
 func TestServerQueries(t *testing.T) {
 	t.Parallel()
 	config := testConfig(t, t.TempDir())
@@ -105,107 +112,121 @@ func TestServerQueries(t *testing.T) {
 
 	require.NotZero(t, c.command(&inventory.Attach{Consumer: "c"}))
 	require.True(t, c.command(product("a", 100)).Created)
-	var orders []*inventory.OrderView
+	shop := &shop{client: c, shard: n.Shard(0)}
 	for i := range 10 {
 		o := c.command(reserve(fmt.Sprint(i), "b", uint32(10+i)))
 		require.Equal(t, inventory.CodeOK, o.Code)
-		orders = append(orders, o.Order)
+		shop.orders = append(shop.orders, o.Order)
 	}
 
-	t.Run("order", func(t *testing.T) {
-		r := c.query(wire.OrderQuery{Order: orders[3].ID, By: "b"})
-		require.Equal(t, orders[3], r.Outcome.Order)
-		r = c.query(wire.OrderQuery{Order: orders[3].ID, By: "another"})
-		require.Equal(t, inventory.CodeOrderNotFound, r.Outcome.Code)
-	})
-	t.Run("product", func(t *testing.T) {
-		for _, fresh := range []bool{true, false} {
-			r := c.query(wire.ProductQuery{Product: "a", Fresh: fresh})
-			require.EqualValues(t, 10, r.Outcome.Product.Counters.Reserved)
-			r = c.query(wire.ProductQuery{Product: "b", Fresh: fresh})
-			require.Equal(t, inventory.CodeProductNotFound, r.Outcome.Code)
-		}
-	})
-	t.Run("numbers", func(t *testing.T) {
-		for _, q := range []struct {
-			from, limit      uint32
-			wantFrom, wantTo uint32
-			want             []uint32
-		}{
-			{0, 0, 1, 100, []uint32{10, 11, 12, 13, 14, 15, 16, 17, 18, 19}},
-			{12, 3, 12, 14, []uint32{12, 13, 14}},
-			{18, 1000, 18, 100, []uint32{18, 19}},
-			{1 << 31, 5, 1 << 31, 100, []uint32{}},
-			{1<<32 - 1, 1<<32 - 1, 1<<32 - 1, 100, []uint32{}},
-		} {
-			r := c.query(wire.NumbersQuery{Product: "a", From: q.from, Limit: q.limit})
-			set := roaring.New()
-			require.NoError(t, set.UnmarshalBinary(r.Numbers.Taken))
-			require.Equal(t, q.want, set.ToArray())
-			require.Equal(t, q.wantFrom, r.Numbers.From)
-			require.Equal(t, q.wantTo, r.Numbers.To)
-		}
-		r := c.query(wire.NumbersQuery{Product: "b"})
+	t.Run("order", func(t *testing.T) { askOrder(t, shop) })
+	t.Run("product", func(t *testing.T) { askProduct(t, shop) })
+	t.Run("numbers", func(t *testing.T) { askNumbers(t, shop) })
+	t.Run("orders", func(t *testing.T) { askOrders(t, shop) })
+	t.Run("events", func(t *testing.T) { askEvents(t, shop) })
+	t.Run("scan", func(t *testing.T) { askScan(t, shop) })
+	t.Run("expired", func(t *testing.T) { askLate(t, shop) })
+}
+
+func askOrder(t *testing.T, c *shop) {
+	r := c.query(wire.OrderQuery{Order: c.orders[3].ID, By: "b"})
+	require.Equal(t, c.orders[3], r.Outcome.Order)
+	r = c.query(wire.OrderQuery{Order: c.orders[3].ID, By: "another"})
+	require.Equal(t, inventory.CodeOrderNotFound, r.Outcome.Code)
+}
+
+func askProduct(t *testing.T, c *shop) {
+	for _, fresh := range []bool{true, false} {
+		r := c.query(wire.ProductQuery{Product: "a", Fresh: fresh})
+		require.EqualValues(t, 10, r.Outcome.Product.Counters.Reserved)
+		r = c.query(wire.ProductQuery{Product: "b", Fresh: fresh})
 		require.Equal(t, inventory.CodeProductNotFound, r.Outcome.Code)
-	})
-	t.Run("orders", func(t *testing.T) {
-		var listed []*inventory.OrderView
-		after, pages := uint64(0), 0
-		for more := true; more; pages++ {
-			page := c.query(wire.OrdersQuery{Product: "a", After: after, Limit: 3}).Orders
-			listed = append(listed, page.Orders...)
-			if pages == 1 { // a new one appears at the end of the list
-				orders = append(orders, c.command(reserve("new", "b")).Order)
-			}
-			if more = page.Next != 0; more {
-				after = page.Next
-			}
+	}
+}
+
+func askNumbers(t *testing.T, c *shop) {
+	for _, q := range []struct {
+		from, limit      uint32
+		wantFrom, wantTo uint32
+		want             []uint32
+	}{
+		{0, 0, 1, 100, []uint32{10, 11, 12, 13, 14, 15, 16, 17, 18, 19}},
+		{12, 3, 12, 14, []uint32{12, 13, 14}},
+		{18, 1000, 18, 100, []uint32{18, 19}},
+		{1 << 31, 5, 1 << 31, 100, []uint32{}},
+		{1<<32 - 1, 1<<32 - 1, 1<<32 - 1, 100, []uint32{}},
+	} {
+		r := c.query(wire.NumbersQuery{Product: "a", From: q.from, Limit: q.limit})
+		set := roaring.New()
+		require.NoError(t, set.UnmarshalBinary(r.Numbers.Taken))
+		require.Equal(t, q.want, set.ToArray())
+		require.Equal(t, q.wantFrom, r.Numbers.From)
+		require.Equal(t, q.wantTo, r.Numbers.To)
+	}
+	r := c.query(wire.NumbersQuery{Product: "b"})
+	require.Equal(t, inventory.CodeProductNotFound, r.Outcome.Code)
+}
+
+func askOrders(t *testing.T, c *shop) {
+	var listed []*inventory.OrderView
+	after, pages := uint64(0), 0
+	for more := true; more; pages++ {
+		page := c.query(wire.OrdersQuery{Product: "a", After: after, Limit: 3}).Orders
+		listed = append(listed, page.Orders...)
+		if pages == 1 { // a new one appears at the end of the list
+			c.orders = append(c.orders, c.command(reserve("new", "b")).Order)
 		}
-		require.Equal(t, orders, listed)
-		require.Equal(t, 4, pages)
-		r := c.query(wire.OrdersQuery{Product: "b", Limit: 3})
-		require.Equal(t, inventory.CodeProductNotFound, r.Outcome.Code)
-	})
-	t.Run("events", func(t *testing.T) {
-		var kinds []inventory.EventKind
-		after := uint64(0)
-		for {
-			events := c.query(wire.EventsQuery{After: after, Limit: 4}).Events
-			require.False(t, events.Trimmed)
-			if len(events.Events) == 0 {
-				require.Equal(t, after, events.Last)
-				break
-			}
-			for _, event := range events.Events {
-				require.Equal(t, after+1, event.Sequence)
-				after = event.Sequence
-				kinds = append(kinds, event.Kind)
-			}
+		if more = page.Next != 0; more {
+			after = page.Next
 		}
-		require.Len(t, kinds, 1+2*len(orders))
-		c.command(&inventory.Acknowledge{Consumer: "c", Sequence: 5})
-		require.True(t, c.query(wire.EventsQuery{After: 4, Limit: 4}).Events.Trimmed)
-		require.Len(t, c.query(wire.EventsQuery{After: 5}).Events.Events, 1)
-	})
-	t.Run("scan", func(t *testing.T) {
-		found := 0
-		for after, more := []byte(nil), true; more; {
-			part := c.query(wire.ScanQuery{After: after, Limit: 4}).Scan
-			require.NotZero(t, part.Sequence)
-			found += len(part.Orders)
-			after, more = part.Next, len(part.Next) > 0
+	}
+	require.Equal(t, c.orders, listed)
+	require.Equal(t, 4, pages)
+	r := c.query(wire.OrdersQuery{Product: "b", Limit: 3})
+	require.Equal(t, inventory.CodeProductNotFound, r.Outcome.Code)
+}
+
+func askEvents(t *testing.T, c *shop) {
+	var kinds []inventory.EventKind
+	after := uint64(0)
+	for {
+		events := c.query(wire.EventsQuery{After: after, Limit: 4}).Events
+		require.False(t, events.Trimmed)
+		if len(events.Events) == 0 {
+			require.Equal(t, after, events.Last)
+			break
 		}
-		require.Equal(t, len(orders), found)
-		require.Equal(t, wire.Malformed, c.query(wire.ScanQuery{After: []byte("x"), Limit: 4}).Failure)
-	})
-	t.Run("expired", func(t *testing.T) {
-		responses := c.ask(
-			wire.Request{ID: 0, Remaining: -1, Entry: &inventory.Entry{Command: reserve("late", "b")}},
-			wire.Request{ID: 1, Remaining: -1, Query: wire.NumbersQuery{Product: "a"}})
-		require.Equal(t, wire.Expired, responses[0].Failure)
-		require.Equal(t, wire.Expired, responses[1].Failure)
-		require.EqualValues(t, 11, reserved(n.Shard(0)))
-	})
+		for _, event := range events.Events {
+			require.Equal(t, after+1, event.Sequence)
+			after = event.Sequence
+			kinds = append(kinds, event.Kind)
+		}
+	}
+	require.Len(t, kinds, 1+2*len(c.orders))
+	c.command(&inventory.Acknowledge{Consumer: "c", Sequence: 5})
+	require.True(t, c.query(wire.EventsQuery{After: 4, Limit: 4}).Events.Trimmed)
+	require.Len(t, c.query(wire.EventsQuery{After: 5}).Events.Events, 1)
+}
+
+func askScan(t *testing.T, c *shop) {
+	found := 0
+	for after, more := []byte(nil), true; more; {
+		part := c.query(wire.ScanQuery{After: after, Limit: 4}).Scan
+		require.NotZero(t, part.Sequence)
+		found += len(part.Orders)
+		after, more = part.Next, len(part.Next) > 0
+	}
+	require.Equal(t, len(c.orders), found)
+	require.Equal(t, wire.Malformed, c.query(wire.ScanQuery{After: []byte("x"), Limit: 4}).Failure)
+}
+
+func askLate(t *testing.T, c *shop) {
+	responses := c.ask(
+		wire.Request{ID: 0, Remaining: -1, Entry: &inventory.Entry{Command: reserve("late", "b")}},
+		wire.Request{ID: 1, Remaining: -1, Query: wire.NumbersQuery{Product: "a"}})
+	require.Equal(t, wire.Expired, responses[0].Failure)
+	require.Equal(t, wire.Expired, responses[1].Failure)
+	require.EqualValues(t, 11, reserved(c.shard))
 }
 
 // TestServerLargeAnswers reads more than fits into one message, or into one answer.
@@ -283,8 +304,8 @@ func TestServerMalformed(t *testing.T) {
 	require.Zero(t, waiting)
 }
 
-// TestServerOverloaded fills the queue over NATS: what does not fit is answered at once, in front of
-// what waits for the disk.
+// TestServerOverloaded fills the queue over NATS: what does not fit is answered at once, in front
+// of what waits for the disk.
 func TestServerOverloaded(t *testing.T) {
 	t.Parallel()
 	var d disk

@@ -61,8 +61,8 @@ type group struct {
 	writable  *atomic.Bool
 }
 
-// openShard starts the group: it restores the newest snapshot that can be read, and raft replays the
-// log from there when it leads or follows.
+// openShard starts the group: it restores the newest snapshot that can be read, and raft replays
+// the log from there when it leads or follows.
 func openShard(config *Config, g group) (*Shard, error) {
 	s := &Shard{
 		id: g.id, config: config, secret: g.secret, writable: g.writable,
@@ -82,7 +82,8 @@ func openShard(config *Config, g group) (*Shard, error) {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.fsm = &fsm{
-		engine: s.engine, stats: s.stats, grown: make(chan struct{}, 1), installed: s.checkInstalled,
+		engine: s.engine, stats: s.stats, grown: make(chan struct{}, 1),
+		installed: s.checkInstalled,
 	}
 	s.fsm.limits.bytes = int64(config.SnapshotBytes)
 	s.fsm.limits.entries = int64(config.SnapshotEntries)
@@ -151,7 +152,7 @@ func (c *Config) raft(node raft.ServerID) *raft.Config {
 	r.SnapshotInterval = time.Hour
 	r.SnapshotThreshold = math.MaxUint64 // keepLogShort decides
 	r.TrailingLogs = math.MaxUint64      // snapshots.cut decides
-	r.NoSnapshotRestoreOnStart = true    // snapshots.restore has done it, and raft takes the same one
+	r.NoSnapshotRestoreOnStart = true    // snapshots.restore has done it, with the same one
 	r.NoLegacyTelemetry = true
 	return r
 }
@@ -189,9 +190,9 @@ func (s *Shard) close() error {
 	return err
 }
 
-// refuseWaiting answers what waits in a queue after the shard has begun to stop. close calls it when
-// nobody takes from the queues any more, and so does whoever has put something there and then sees
-// that the shard is stopping: one of the two finds it.
+// refuseWaiting answers what waits in a queue after the shard has begun to stop. close calls it
+// when nobody takes from the queues any more, and so does whoever has put something there and then
+// sees that the shard is stopping: one of the two finds it.
 func (s *Shard) refuseWaiting() {
 	for {
 		select {

@@ -23,9 +23,9 @@ import (
 // when it cannot be read.
 const keptSnapshots = 2
 
-// snapshots are a shard's snapshot files. Raft guards the state in them by a checksum, and keeps it
-// with the index, the term and the voters in a file that nothing guards: one flipped bit there would
-// skip a part of the log. So the state is preceded by a checksum of the description.
+// snapshots are a shard's snapshot files. Raft guards the state in them by a checksum, and keeps
+// that with the index, the term and the voters in a file that nothing guards: one flipped bit there
+// would skip a part of the log. So the state is preceded by a checksum of the description.
 type snapshots struct {
 	*raft.FileSnapshotStore
 	dir    string // holds the folder of the files, and what was set aside
@@ -116,8 +116,8 @@ func (s *snapshots) kept() (all []kept, err error) {
 }
 
 // restore gives the newest snapshot that can be read to use, and refuses a log that does not go on
-// from it: that would be a shorter history. Newer ones, which cannot be read, are set aside, so that
-// raft takes the same one. Nothing is changed when it refuses.
+// from it: that would be a shorter history. Newer ones, which cannot be read, are set aside, so
+// that raft takes the same one. Nothing is changed when it refuses.
 func (s *snapshots) restore(logs *wal.Group, use func(io.ReadCloser) error) error {
 	all, err := s.kept()
 	if err != nil {

@@ -154,7 +154,7 @@ func TestSnapshotDescription(t *testing.T) {
 	require.Greater(t, refused, len(text)/2)
 }
 
-// TestDivergedLog has another entry in the log than where the snapshot ends: a replica among several
+// TestDivergedLog has another entry in the log where the snapshot ends: a replica among several
 // discards the log, a replica alone refuses the snapshot.
 func TestDivergedLog(t *testing.T) {
 	store, err := wal.Open(wal.Config{

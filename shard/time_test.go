@@ -40,7 +40,8 @@ func reserved(s *Shard) uint32 { return s.engine.Product("a").Counters.Reserved 
 // eventually waits for something that no channel tells: a state that readers see.
 func eventually(t testing.TB, condition func() bool, format string, args ...any) {
 	t.Helper()
-	require.Eventually(t, condition, 20*time.Second, time.Millisecond, append([]any{format}, args...)...)
+	require.Eventually(
+		t, condition, 20*time.Second, time.Millisecond, append([]any{format}, args...)...)
 }
 
 // TestIdleExpiry lets a reservation expire on the real clock with no request arriving.
@@ -127,8 +128,8 @@ func TestExpiryInCrowds(t *testing.T) {
 	drained := time.Since(began)
 	all := slices.Sorted(slices.Values(slices.Concat(took...)))
 	p99 := all[len(all)*99/100]
-	t.Logf("%d reservations due at once were freed in %v; %d sales meanwhile, p50 %v, p99 %v, worst %v",
-		crowd, drained, len(all), all[len(all)/2], p99, all[len(all)-1])
+	t.Logf("%d reservations due at once were freed in %v; %d sales meanwhile, p50 %v, p99 %v, "+
+		"worst %v", crowd, drained, len(all), all[len(all)/2], p99, all[len(all)-1])
 	require.Less(t, p99, time.Second)
 	require.Less(t, drained, 10*time.Second)
 }
