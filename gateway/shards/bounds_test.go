@@ -276,13 +276,12 @@ func TestCallsAreUsedAgain(t *testing.T) {
 	c.reset()
 	require.Equal(t, &call{body: c.body, done: c.done}, c)
 
-	client := &Client{}
-	client.calls.New = func() any { return &call{done: make(chan struct{}, 1)} }
 	entry := reserveFor("b")
 	buf := make([]byte, 0, 1<<10)
 	response := accepted
 	garbage := testing.AllocsPerRun(1000, func() {
-		c := client.newCall(reserve, wantOutcome)
+		c.reset()
+		c.kind, c.want = reserve, wantOutcome
 		c.body = wire.AppendCommand(c.body, entry)
 		c.deadline = b.now + int64(testTimeout)
 		if b.lane.admit(c) != nil {
@@ -292,7 +291,6 @@ func TestCallsAreUsedAgain(t *testing.T) {
 		response.ID = uint64(c.id)
 		b.lane.answer(batch, &response, b.now)
 		<-c.done
-		client.recycle(c)
 	})
 	require.Zero(t, garbage)
 }

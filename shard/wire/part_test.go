@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"errors"
 	"testing"
 
@@ -47,8 +48,8 @@ func collect(messages *[][]byte) func([]byte) error {
 
 func numbersOf(id uint64, size int) Response {
 	taken := make([]byte, size)
-	for i := range taken {
-		taken[i] = byte(i >> 8)
+	for i := 0; i < size; i += 1000 {
+		taken[i] = byte(i / 1000)
 	}
 	return Response{ID: id, Numbers: &Numbers{Taken: taken}}
 }
@@ -60,7 +61,7 @@ func TestPackKeepsAllResponses(t *testing.T) {
 	overhead := len(encodeResponses([]Response{numbersOf(0, MaxMessage/2)})) - MaxMessage/2
 	sizes := []int{
 		100, MaxMessage - overhead, 1, MaxMessage - overhead + 1, MaxMessage - overhead - 1,
-		3 * MaxMessage, 12_500_000, 7, 300 << 10, 300 << 10,
+		3 * MaxMessage, 7, 300 << 10, 300 << 10,
 	}
 	var p Packer
 	for range 2 { // the second time with used buffers
@@ -73,7 +74,11 @@ func TestPackKeepsAllResponses(t *testing.T) {
 		got := receive(t, messages)
 		require.Equal(t, len(want), len(got))
 		for i := range want {
-			require.Equal(t, want[i], got[i])
+			require.Equal(t, want[i].ID, got[i].ID)
+			require.Equal(t, want[i].Outcome, got[i].Outcome)
+			if want[i].Numbers != nil {
+				require.True(t, bytes.Equal(want[i].Numbers.Taken, got[i].Numbers.Taken))
+			}
 		}
 		require.LessOrEqual(t, cap(p.message), kept)
 		require.LessOrEqual(t, cap(p.item), kept)
