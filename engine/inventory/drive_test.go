@@ -2,6 +2,8 @@ package inventory_test
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"reflect"
 	"testing"
@@ -108,6 +110,12 @@ func settings(count uint32, change ...func(*Settings)) Settings {
 func (s *shard) key() string {
 	s.n++
 	return fmt.Sprint("key-", s.n)
+}
+
+// hashOf is as uniform as the hash of a key is.
+func hashOf(n int) KeyHash {
+	hash := sha256.Sum256(binary.BigEndian.AppendUint64(nil, uint64(n)))
+	return KeyHash(hash[:])
 }
 
 // chosen and anyOf are the two kinds of lines.
