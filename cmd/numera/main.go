@@ -27,6 +27,7 @@ Every flag can also be set in the environment: --data as NUMERA_DATA, --admin-to
 NUMERA_ADMIN_TOKEN. The flag wins.`
 
 func main() {
+	useMemory()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
