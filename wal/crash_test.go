@@ -76,12 +76,12 @@ func (c *crashes) MaybeError(op errorfs.Op) error {
 // acknowledged step is there after the next start, and the one in flight is whole or absent.
 func TestEveryWriteIsACrashPoint(t *testing.T) {
 	rng := seeded(t)
-	sc := newScript(rng, 40)
+	sc := newScript(rng, fromEnvironment(t, "WAL_STEPS", 14))
 	fs := &cloneable{MemFS: vfs.NewCrashableMem()}
 	points := &crashes{fs: fs, run: &scriptRun{}, rng: rng}
 	points.run.config = testConfig(t, errorfs.Wrap(fs, points))
 	require.NoError(t, points.run.play(sc))
-	require.Greater(t, len(points.seen), 300)
+	require.Greater(t, len(points.seen), 200)
 
 	for _, c := range points.seen {
 		requireRecovers(t, sc, c)

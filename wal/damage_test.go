@@ -107,7 +107,7 @@ func TestFlippedBitIsNeverAShorterHistory(t *testing.T) {
 	}{
 		{"write-ahead log", isWAL, 0},
 		{"table", isTable, 40},
-		{"manifest", isManifest, 60},
+		{"manifest", isManifest, 90},
 		{"receipts", func(name string) bool { return name == receiptsName }, 0},
 	} {
 		t.Run(file.name, func(t *testing.T) {
@@ -184,6 +184,18 @@ func TestMissingFilesAreDetected(t *testing.T) {
 			require.Error(t, err)
 		})
 	}
+}
+
+// A store without its receipts is neither a store nor an empty directory.
+func TestMissingReceiptsAreDetected(t *testing.T) {
+	d := crashedStore(t, 1)
+	config := testConfig(t, d.fs)
+	require.NoError(t, d.fs.Remove(path.Join(testDir, receiptsName)))
+	_, err := Open(config)
+	require.ErrorIs(t, err, ErrNotCreated)
+	config.Create = true
+	_, err = Open(config)
+	require.ErrorIs(t, err, ErrCorrupt)
 }
 
 // What was detected once is detected on every start, until somebody repairs it.

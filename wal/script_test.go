@@ -50,15 +50,23 @@ type script struct {
 	models []model
 }
 
-// newScript makes up n steps of every kind.
-func newScript(rng *rand.Rand, n int) *script {
+// newScript makes up n steps, among which the store is flushed and opened again now and then.
+func newScript(rng *rand.Rand, n uint64) *script {
 	m := model{}
 	for i := range scriptGroups {
 		m.terms[i], m.stable[i] = map[uint64]uint64{}, map[string]string{}
 	}
 	sc := &script{models: []model{m.clone()}}
-	for term := uint64(1); term <= uint64(n); term++ {
-		s := nextStep(rng, m, term)
+	for term := uint64(1); term <= n; term++ {
+		var s step
+		switch term % 8 {
+		case 4:
+			s = step{"flush", (*scriptRun).flush, func(*model) {}}
+		case 6:
+			s = step{"reopen", (*scriptRun).reopen, func(*model) {}}
+		default:
+			s = nextStep(rng, m, term)
+		}
 		s.apply(&m)
 		sc.steps = append(sc.steps, s)
 		sc.models = append(sc.models, m.clone())
@@ -69,22 +77,18 @@ func newScript(rng *rand.Rand, n int) *script {
 func nextStep(rng *rand.Rand, m model, term uint64) step {
 	g := rng.IntN(scriptGroups)
 	first, last := m.bounds(g)
-	switch kind := rng.IntN(14); {
-	case kind == 0:
-		return step{"flush", (*scriptRun).flush, func(*model) {}}
-	case kind == 1:
-		return step{"reopen", (*scriptRun).reopen, func(*model) {}}
-	case kind <= 4:
+	switch kind := rng.IntN(12); {
+	case kind <= 2:
 		return setStep(g, fmt.Sprint("key", rng.IntN(3)), fmt.Sprint("value", term))
-	case kind == 5 && last > 0:
+	case kind == 3 && last > 0:
 		return deleteStep(g, first, first+rng.Uint64N(last-first+1))
-	case kind == 6 && last > 0:
+	case kind == 4 && last > 0:
 		return deleteStep(g, first+rng.Uint64N(last-first+1), last)
-	case kind == 7 && last > 0:
+	case kind == 5 && last > 0:
 		return storeStep(g, term, first+rng.Uint64N(last-first+1), 1+rng.Uint64N(4))
-	case kind == 8:
+	case kind == 6:
 		return storeStep(g, term, last+2+rng.Uint64N(9), 1+rng.Uint64N(4))
-	case kind == 9:
+	case kind == 7:
 		return storeStep(g, term, last+1, 100)
 	default:
 		return storeStep(g, term, last+1, 1+rng.Uint64N(8))

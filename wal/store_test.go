@@ -106,14 +106,20 @@ func merged(parts ...map[uint64]uint64) map[uint64]uint64 {
 	return all
 }
 
-// seeded returns the seed of the environment, or a fixed one, and prints it when the test fails.
-func seeded(t testing.TB) *rand.Rand {
-	seed := uint64(20261129)
-	if text := os.Getenv("WAL_SEED"); text != "" {
+// fromEnvironment returns the number that a variable holds, or the default.
+func fromEnvironment(t testing.TB, name string, number uint64) uint64 {
+	if text := os.Getenv(name); text != "" {
 		var err error
-		seed, err = strconv.ParseUint(text, 10, 64)
+		number, err = strconv.ParseUint(text, 10, 64)
 		require.NoError(t, err)
 	}
+	return number
+}
+
+// seeded returns a source of the seed in WAL_SEED, or of a fixed one, and prints the seed when
+// the test fails.
+func seeded(t testing.TB) *rand.Rand {
+	seed := fromEnvironment(t, "WAL_SEED", 20261129)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("run again with WAL_SEED=%d", seed)
