@@ -149,3 +149,38 @@ func TestRequestsAreAsTheDocumentSays(t *testing.T) {
 		}
 	}
 }
+
+// routes are those of the contract, written down a second time: the table must not drift.
+const routes = `
+POST /v1/sessions: public
+GET /v1/products/{product}: public
+GET /v1/products/{product}/numbers: public
+POST /v1/orders: buyer, keyed
+GET /v1/orders/{order}: buyer
+DELETE /v1/orders/{order}: buyer
+POST /v1/orders/{order}/extend: buyer
+POST /v1/orders/{order}/begin-payment: service
+POST /v1/orders/{order}/confirm: service
+POST /v1/orders/{order}/refuse: service
+POST /v1/admin/orders/{order}/ship: admin
+POST /v1/admin/orders/{order}/refund: admin
+PUT /v1/admin/products/{product}: admin
+GET /v1/admin/products/{product}: admin
+POST /v1/admin/products/{product}/restock: admin, keyed
+POST /v1/admin/products/{product}/block: admin
+POST /v1/admin/products/{product}/unblock: admin
+PUT /v1/admin/products/{product}/state: admin
+GET /v1/admin/products/{product}/orders: admin
+`
+
+func TestTheTableHasTheRoutesOfTheContract(t *testing.T) {
+	var table strings.Builder
+	for i := range operations {
+		op := &operations[i]
+		fmt.Fprintf(&table, "\n%s %s: %s", op.method, op.path, op.role)
+		if op.keyed {
+			table.WriteString(", keyed")
+		}
+	}
+	require.Equal(t, routes, table.String()+"\n")
+}

@@ -84,6 +84,11 @@ var refusedRequests = []struct {
 		"number beyond everything", "orders.create", nil,
 		reserving(`"numbers":[` + strings.Repeat("9", 400) + `]`), 422, "numbers_out_of_range", "/items/0/numbers/0",
 	},
+	{
+		"number that wraps around 64 bits to 5", "orders.create", nil,
+		reserving(`"numbers":[18446744073709551621]`),
+		422, "numbers_out_of_range", "/items/0/numbers/0",
+	},
 	{"negative quantity", "orders.create", nil, reserving(`"quantity":-3`), 422, "quantity_invalid", "/items/0/quantity"},
 	{"no quantity", "orders.create", nil, reserving(`"quantity":0`), 422, "quantity_invalid", "/items/0/quantity"},
 	{"huge quantity", "orders.create", nil, reserving(`"quantity":99999999999999999999`), 422, "quantity_invalid", "/items/0/quantity"},

@@ -481,39 +481,58 @@ func TestHealthReadinessAndMetrics(t *testing.T) {
 	}
 }
 
-func TestCloseWaitsForWhatIsUnderWay(t *testing.T) {
-	g := open(t, nil)
-	release := make(chan struct{})
+// underWay begins an order that the shards hold until release is closed.
+func (g *gate) underWay(ask func(*gate, asking) reply) (answer chan reply, release chan struct{}) {
+	answer, release = make(chan reply, 1), make(chan struct{})
 	g.shards.set(func() { g.shards.hold = release })
-	create := minimal(operationOf(t, "orders.create"))
+	create := minimal(operationOf(g.t, "orders.create"))
 	create.token = adminToken
-	answers := make(chan reply, 2)
-	go func() { answers <- g.overHTTP(create) }()
-	go func() { answers <- g.overNATS(create) }()
+	go func() { answer <- ask(g, create) }()
 	<-g.shards.held
-	<-g.shards.held
-	closed := make(chan error, 1)
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		closed <- g.Close(ctx)
-	}()
-	require.Eventually(t, func() bool { // new ones are no longer taken
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		return g.closed
-	}, 10*time.Second, time.Millisecond)
-	select {
-	case <-closed:
-		t.Fatal("closed while requests are under way")
-	default:
+	return answer, release
+}
+
+var transports = map[string]func(*gate, asking) reply{
+	"HTTP": (*gate).overHTTP, "NATS": (*gate).overNATS,
+}
+
+func TestCloseWaitsForWhatIsUnderWay(t *testing.T) {
+	for name, ask := range transports {
+		t.Run(name, func(t *testing.T) {
+			g := open(t, nil)
+			answer, release := g.underWay(ask)
+			closed := make(chan error, 1)
+			go func() {
+				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+				defer cancel()
+				closed <- g.Close(ctx)
+			}()
+			require.Eventually(t, func() bool {
+				g.mu.Lock()
+				defer g.mu.Unlock()
+				return g.closed
+			}, 10*time.Second, time.Millisecond)
+			close(release)
+			require.Equal(t, 201, (<-answer).status)
+			require.NoError(t, <-closed)
+			require.ErrorIs(t, g.ServeNATS(g.nats), ErrClosed)
+		})
 	}
-	close(release)
-	for range 2 {
-		require.Equal(t, 201, (<-answers).status)
+}
+
+func TestCloseCutsOffWhatItCannotWaitFor(t *testing.T) {
+	for name, ask := range transports {
+		t.Run(name, func(t *testing.T) {
+			g := open(t, nil)
+			g.allowed.Store("a request failed", true)
+			answer, release := g.underWay(ask)
+			defer close(release)
+			ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+			defer cancel()
+			require.ErrorIs(t, g.Close(ctx), context.DeadlineExceeded)
+			require.Equal(t, "outcome_unknown", (<-answer).code(t))
+		})
 	}
-	require.NoError(t, <-closed)
-	require.ErrorIs(t, g.ServeNATS(g.nats), ErrClosed)
 }
 
 func TestEveryRequestEndsByItsTimeout(t *testing.T) {
