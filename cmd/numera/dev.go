@@ -153,7 +153,7 @@ func (d *dev) startGateway(
 	d.admin = orDerived(c.AdminToken, node.Secret(), "admin token")
 	d.service = orDerived(c.ServiceToken, node.Secret(), "service token")
 	g, err := gateway.New(gateway.Config{
-		TokenSecret: node.Secret(), AdminToken: d.admin, ServiceToken: d.service,
+		TokenSecret: derive(node.Secret(), "buyer tokens"), AdminToken: d.admin, ServiceToken: d.service,
 		CORSOrigins: c.CORSOrigin, Registry: registry, Log: d.log,
 	}, client)
 	if err != nil {
@@ -193,9 +193,14 @@ func orDerived(token string, secret []byte, purpose string) string {
 	if token != "" {
 		return token
 	}
+	return hex.EncodeToString(derive(secret, purpose)[:20])
+}
+
+// derive makes a key of 32 bytes from the cluster's secret, for one purpose.
+func derive(secret []byte, purpose string) []byte {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte(purpose))
-	return hex.EncodeToString(mac.Sum(nil)[:20])
+	return mac.Sum(nil)
 }
 
 // greet says what runs, where, and what to try.

@@ -128,7 +128,9 @@ func DecodeProductView(buf []byte) (*ProductView, []byte, error) {
 
 func (r *reader) productView() *ProductView {
 	p := &ProductView{ID: r.product(), Settings: r.settings()}
-	p.State = SaleState(r.byte())
+	if p.State = SaleState(r.byte()); p.State > SaleClosed {
+		r.fail()
+	}
 	p.Halted = r.string(maxText)
 	for _, v := range [...]*uint32{
 		&p.Counters.Count, &p.Counters.Available, &p.Counters.Reserved, &p.Counters.Sold,
