@@ -278,6 +278,11 @@ func (rs *restorer) trailer(r *reader) {
 		r.fail()
 		return
 	}
+	for slot := range rs.s.buyers.used {
+		if b := rs.s.buyers.at(slot); b.refs == 0 && b.id != "" {
+			r.fail() // he would never be forgotten
+		}
+	}
 	rs.s.TakeChanged(func(*ProductView) {})
 	rs.complete = true
 }
