@@ -103,7 +103,7 @@ func (s *snapshots) kept() (all []kept, err error) {
 	for _, entry := range entries {
 		k := kept{name: entry.Name()}
 		n, _ := fmt.Sscanf(k.name, "%d-%d-%d", &k.term, &k.index, &k.written)
-		if n == 3 && entry.IsDir() && !strings.HasSuffix(k.name, ".tmp") {
+		if n == 3 && entry.IsDir() && !strings.HasSuffix(k.name, half) {
 			all = append(all, k)
 		}
 	}
@@ -146,10 +146,31 @@ func (s *snapshots) restore(logs *wal.Group, use func(io.ReadCloser) error) erro
 	if err := s.discardDiverged(logs, from); err != nil {
 		return err
 	}
+	if err := s.removeHalf(); err != nil {
+		return err
+	}
 	for _, k := range unreadable {
 		aside := filepath.Join(s.dir, k.name+".unreadable")
 		if err := os.Rename(filepath.Join(s.files(), k.name), aside); err != nil {
 			return fmt.Errorf("set a snapshot aside: %w", err)
+		}
+	}
+	return nil
+}
+
+// half ends the name of a snapshot that is being written. Raft removes it when it fails, but not when
+// the process ends meanwhile.
+const half = ".tmp"
+
+// removeHalf removes what was half written: a snapshot may be large, and a process may end often.
+func (s *snapshots) removeHalf() error {
+	found, err := filepath.Glob(filepath.Join(s.files(), "*"+half))
+	if err != nil {
+		return fmt.Errorf("list snapshots: %w", err)
+	}
+	for _, path := range found {
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("remove a half written snapshot: %w", err)
 		}
 	}
 	return nil

@@ -82,6 +82,9 @@ func TestUnreadableSnapshot(t *testing.T) {
 				return bytes.Replace(text, []byte(`"Index":`), []byte(`"Index":1`), 1)
 			})
 		},
+		"half written": func(t *testing.T, newest string) {
+			require.NoError(t, os.Rename(newest, newest+".tmp"))
+		},
 		"gone": func(t *testing.T, newest string) { require.NoError(t, os.RemoveAll(newest)) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,6 +96,7 @@ func TestUnreadableSnapshot(t *testing.T) {
 
 			n := openNode(t, config)
 			require.Equal(t, digest, n.Shard(0).Digest())
+			require.NoDirExists(t, filepath.Join(files(config).files(), kept[0].name+".tmp"))
 			do(t, n.Shard(0), reserve("again", "b"))
 			after := n.Shard(0).Digest()
 			require.NoError(t, n.Close())
