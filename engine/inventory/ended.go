@@ -1,5 +1,7 @@
 package inventory
 
+import "slices"
+
 // ended keeps the orders that are over, compactly: their records stand one after the other in
 // blocks, in the order in which they ended, and are never changed. An order that comes back to
 // life, by a late payment or a refund, leaves its old record behind: which record is alive is
@@ -99,10 +101,7 @@ func (e *ended) walkBlock(i int, visit func(ref uint32, o *order)) bool {
 
 // freeze returns a view for any one goroutine: records are never changed, only appended.
 func (e *ended) freeze() ended {
-	view := ended{first: e.first, blocks: make([]*endedBlock, len(e.blocks))}
-	for i, b := range e.blocks {
-		view.blocks[i] = b
-	}
+	view := ended{first: e.first, blocks: slices.Clone(e.blocks)}
 	if n := len(view.blocks); n > 0 {
 		tail := *view.blocks[n-1]
 		view.blocks[n-1] = &tail

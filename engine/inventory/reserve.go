@@ -160,8 +160,10 @@ func (p *part) withinLimits(c *Reserve, buyer uint32) *Outcome {
 				p.product.id, s.MinPerOrder, s.MaxPerOrder, p.asked),
 		})
 	}
-	held := p.product.held[buyer]
-	if s.MaxPerBuyer != 0 && held+p.asked > s.MaxPerBuyer {
+	if s.MaxPerBuyer == 0 {
+		return nil
+	}
+	if held := p.product.held[buyer]; held+p.asked > s.MaxPerBuyer {
 		return refuse(CodeBuyerLimit, Refusal{
 			Pointer: p.pointer(), Limit: s.MaxPerBuyer, Held: held,
 			Detail: fmt.Sprintf("a buyer has at most %d numbers of %s, and this one holds %d",
