@@ -118,7 +118,10 @@ func (e *Engine) step(st *inventory.Step, seed uint64) {
 		if _, busy := e.touched[key]; busy {
 			e.finishRun()
 		}
-		for e.state.PastDue(st, &e.before) {
+		for range 2 {
+			if !e.state.PastDue(st, &e.before) {
+				break
+			}
 			e.finishRun()
 			e.alone(&e.before)
 		}

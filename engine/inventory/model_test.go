@@ -27,7 +27,7 @@ type modelProduct struct {
 	id       ProductID
 	settings Settings
 	state    SaleState
-	numbers  []owner // by offset from the first number
+	numbers  []owner                 // by offset from the first number
 	restocks map[string]modelRestock // by key with its scope
 }
 

@@ -66,8 +66,9 @@ func (s *State) NextDue(st *Step) (ok bool) {
 }
 
 // PastDue gives the step that must come before st: the order that st is about is past its
-// deadline, and the sweep has not come to it yet. It must be asked again after that step, since a
-// payment can become overdue and be given up at once.
+// deadline, and the sweep has not come to it yet. It must be asked once more after that step, since
+// a payment can become overdue and be given up at once. It looks at no product, as they may be at
+// work: of a halted one the step is refused.
 func (s *State) PastDue(st, before *Step) (ok bool) {
 	key, ok := st.Order()
 	if !ok {
@@ -81,7 +82,7 @@ func (s *State) PastDue(st, before *Step) (ok bool) {
 	if c, about := st.Entry.Command.(interface{ onOrder() OnOrder }); about && c.onOrder().Order != s.id(o) {
 		return false // an order of another day had the same key
 	}
-	if !s.awaits(o) || o.expires.value() > s.clock {
+	if !o.status.Live() || o.overdue == overdueHeld || o.expires.value() > s.clock {
 		return false
 	}
 	before.Reset(Entry{Command: &expire{ref: ref}})
