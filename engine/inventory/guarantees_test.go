@@ -54,7 +54,10 @@ func TestLinesOfOneProduct(t *testing.T) {
 // TestMillionRefusals sends a million refused requests of every kind and then sells exactly what
 // there is. Nothing moves the digest, no counter, limit or deadline.
 func TestMillionRefusals(t *testing.T) {
-	const batches, perBatch = 1000, 1000
+	batches, perBatch := 1000, 1000
+	if raceDetector {
+		batches = 20
+	}
 	s := openShard(t, DefaultLimits())
 	s.put("a.x", 100, func(p *Settings) { p.MaxPerBuyer, p.MinPerOrder = 10, 2 })
 	s.put("a.gone", 3)
@@ -169,7 +172,7 @@ func (s *shard) available() (n uint32) {
 // whenever there is one.
 func TestPicks(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
-	for range 200 {
+	for range 60 {
 		s := openShard(t, DefaultLimits())
 		count := 1 + rnd.Uint32N(60)
 		s.put("x", count, func(p *Settings) { p.FirstNumber = 7 })
@@ -203,6 +206,9 @@ func TestPicks(t *testing.T) {
 // TestRandomIsUniform counts how often each number is taken, alone and beside its neighbours in the
 // batch. The bounds are more than six standard deviations wide.
 func TestRandomIsUniform(t *testing.T) {
+	if raceDetector {
+		return // nothing but arithmetic
+	}
 	const count, perBatch, rounds = 50, 10, 4000
 	s := openShard(t, DefaultLimits())
 	s.put("x", count)

@@ -18,7 +18,11 @@ import (
 // second engine is restored from a snapshot of the first now and then, gets the same batches, and
 // must stay equal to it.
 func TestRandomSequences(t *testing.T) {
-	for seed := range uint64(24) {
+	seeds := uint64(24)
+	if raceDetector {
+		seeds = 8
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			limits := DefaultLimits()
