@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -34,9 +35,13 @@ func (f *fault) err() error {
 	}
 }
 
-// guard runs a call into Pebble that may write, on a goroutine of its own, and returns its error
-// or the fault. The goroutine is left behind when Pebble has met a fatal error: see Fatalf.
+// guard runs a call into Pebble on a goroutine of its own, and returns its error or the fault. The
+// goroutine is left behind when Pebble has met a fatal error: see Fatalf. After a fault nothing is
+// called any more.
 func (f *fault) guard(call func() error) error {
+	if err := f.err(); err != nil {
+		return err
+	}
 	done := make(chan error, 1)
 	go func() {
 		defer f.raiseOnPanic()
@@ -44,7 +49,7 @@ func (f *fault) guard(call func() error) error {
 	}()
 	select {
 	case err := <-done:
-		return err
+		return cmp.Or(err, f.err())
 	case <-f.raised:
 		return f.err()
 	}
