@@ -142,7 +142,7 @@ func (s *Set) LongestRun() (start, length uint32) {
 
 // Freeze returns the set as it is now, for any goroutine to keep and read. It costs nothing, but
 // the first write to each page of 65,536 numbers after it copies the page, and the very first one
-// also the table of pages (32 bytes a page).
+// also the table of pages (8 bytes a page).
 func (s *Set) Freeze() View {
 	s.generation++
 	return View{count: s.count, taken: s.Taken(), pages: s.pages}

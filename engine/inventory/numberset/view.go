@@ -43,7 +43,8 @@ func (v View) AppendRanges(dst [][2]uint32, from, to uint32) [][2]uint32 {
 	return dst
 }
 
-// next is the lowest offset from at on that is taken, or that is free; Count if there is none.
+// next is the lowest offset from at on that is taken, or that is free; not below Count if there is
+// none.
 func (v View) next(at uint32, taken bool) uint32 {
 	for at < v.count {
 		words, i := v.pages.words(at/pageBits), at%pageBits/wordBits
@@ -59,7 +60,7 @@ func (v View) next(at uint32, taken bool) uint32 {
 			word = ^word
 		}
 		if word >>= at % wordBits; word != 0 {
-			return min(at+uint32(bits.TrailingZeros64(word)), v.count)
+			return at + uint32(bits.TrailingZeros64(word))
 		}
 		at = (at/wordBits + 1) * wordBits
 	}
@@ -85,7 +86,7 @@ func (v View) dense(first uint32) []uint64 {
 	bit := first % wordBits
 	for p := range v.pages {
 		to := dense[(first+uint32(p)*pageBits)/wordBits:]
-		for i, word := range v.pages[p].words {
+		for i, word := range v.pages.words(uint32(p)) {
 			to[i] |= word << bit
 			if over := word >> (wordBits - bit); over != 0 {
 				to[i+1] = over

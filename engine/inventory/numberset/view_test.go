@@ -63,6 +63,11 @@ func TestRangesKeepWhatWasThere(t *testing.T) {
 	s.Add(17)
 	require.Equal(t, [][2]uint32{{1, 2}, {17, 17}},
 		s.Freeze().AppendRanges([][2]uint32{{1, 2}}, 0, 99))
+	sparse := Make(300_000)
+	sparse.Add(17)
+	sparse.Add(250_000)
+	require.Equal(t, [][2]uint32{{17, 17}, {250_000, 250_000}},
+		sparse.Freeze().AppendRanges(nil, 0, 1<<32-1), "over pages that were never written to")
 	require.Empty(t, View{}.AppendRanges(nil, 0, 1<<32-1))
 	require.True(t, View{}.Roaring(7).IsEmpty())
 }
