@@ -42,6 +42,7 @@ type Engine struct {
 
 	nextDeadline atomic.Int64 // Unix milliseconds; 0: none
 	products     sync.Map     // inventory.ProductID → *published
+	bySlot       []*published // the same, for the apply goroutine
 }
 
 // New starts an empty shard.
@@ -183,8 +184,9 @@ func (e *Engine) Restore(r io.Reader) error {
 	defer e.mu.Unlock()
 	e.state = state
 	e.products.Clear()
+	e.bySlot = nil
 	for _, p := range state.Products() {
-		e.publish(p.View())
+		e.publish(p.Slot(), p.View())
 	}
 	deadline, _ := state.NextDeadline()
 	e.nextDeadline.Store(deadline)

@@ -25,13 +25,16 @@ type numbers struct {
 	at    time.Time
 }
 
-func (e *Engine) publish(view *inventory.ProductView) {
-	if p := e.published(view.ID); p != nil {
-		p.view.Store(view)
+// publish shows readers a new view. It finds a known product by its slot: a batch that touches
+// many would look up as many names. The apply goroutine calls it.
+func (e *Engine) publish(slot uint32, view *inventory.ProductView) {
+	if int(slot) < len(e.bySlot) {
+		e.bySlot[slot].view.Store(view)
 		return
 	}
 	p := new(published)
 	p.view.Store(view) // before others can find it
+	e.bySlot = append(e.bySlot, p)
 	e.products.Store(view.ID, p)
 }
 

@@ -14,7 +14,10 @@ func (p *Product) BreakHeld() { p.held = nil }
 // BreakSold forgets that numbers are sold: found when they are refunded.
 func (p *Product) BreakSold() { p.sold = nil }
 
-// Counts of the kinds of records, to see dead ones.
+// SoldBytes is the size of the set of sold numbers.
+func (p *Product) SoldBytes() uint64 { return p.sold.GetSizeInBytes() }
+
+// EndedRecords counts the records of ended orders, dead ones included.
 func (s *State) EndedRecords() (n int) {
 	for i := range s.ended.blocks {
 		s.ended.walkBlock(i, func(uint32, *order) { n++ })

@@ -183,14 +183,14 @@ func (s *State) mark(p *Product) {
 
 // TakeChanged calls visit with the new view of every product that has changed since the last call.
 // It must be called at the end of every batch.
-func (s *State) TakeChanged(visit func(*ProductView)) {
+func (s *State) TakeChanged(visit func(slot uint32, view *ProductView)) {
 	for _, p := range s.changed {
 		p.changed = false
 		p.view = p.View()
 		share := p.digest()
 		s.productDigest64 += share - p.counted
 		p.counted = share
-		visit(p.view)
+		visit(p.slot, p.view)
 	}
 	s.changed = s.changed[:0]
 }

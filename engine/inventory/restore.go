@@ -283,6 +283,6 @@ func (rs *restorer) trailer(r *reader) {
 			r.fail() // he would never be forgotten
 		}
 	}
-	rs.s.TakeChanged(func(*ProductView) {})
+	rs.s.TakeChanged(func(uint32, *ProductView) {})
 	rs.complete = true
 }

@@ -28,7 +28,6 @@ type Step struct {
 	refusal *Outcome
 	changes bool // the order or the product is not what it was
 	replay  bool
-	created bool
 	priced  bool        // the product has another price
 	events  []EventKind // on the order
 
