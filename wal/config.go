@@ -32,8 +32,9 @@ type Config struct {
 	MemTableBytes uint64
 
 	// MinSyncInterval delays an fsync until this long after the one before, so that more
-	// commits share it. Costs up to as much latency. Zero means no delay, which measures best:
-	// commits that arrive during an fsync share the next one anyway (see DESIGN.md).
+	// commits share it. Costs up to as much latency. Zero means no delay: commits that arrive
+	// during an fsync share the next one anyway. What was measured does not settle it (see
+	// DESIGN.md).
 	MinSyncInterval time.Duration
 
 	// StallLimit is how long a write may be in flight before it is a fault. Time in which the
