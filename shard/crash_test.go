@@ -3,6 +3,7 @@ package shard
 import (
 	"bufio"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"log"
 	"maps"
@@ -26,6 +27,10 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDir); dir != "" {
 		child(dir)
 		return
+	}
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil { // they wait, for elections and disks
+		log.Fatal(err)
 	}
 	os.Exit(m.Run())
 }

@@ -27,7 +27,7 @@ func TestStorageFault(t *testing.T) {
 			fault := make(chan error, 2)
 			config := testConfig(t, t.TempDir())
 			config.FS, config.SnapshotEntries = d.wrap(stable), 50
-			config.ElectionTimeout = time.Second // a vote that cannot be stored is a panic of raft's
+			config.ElectionTimeout = 2 * time.Second // raft panics when it cannot store a vote
 			config.OnFault = func(err error) { fault <- err }
 			n := openNode(t, config)
 			s := n.Shard(0)
