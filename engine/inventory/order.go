@@ -197,12 +197,14 @@ func (s *State) orderDigest(o *order) uint64 {
 	if o.payment != "" {
 		h = mixString(h, string(o.payment))
 	}
-	var single [1]item
-	var number [1]uint32
-	for _, it := range o.items(&single, &number) {
-		price := s.prices[it.price]
+	if o.basket == nil {
+		h = mix(h, uint64(o.product)<<32|1)
+		h = mix(h, uint64(s.prices[o.price].Amount))
+		return mix(h, uint64(o.offset))
+	}
+	for _, it := range *o.basket {
 		h = mix(h, uint64(it.product)<<32|uint64(len(it.offsets)))
-		h = mix(h, uint64(price.Amount))
+		h = mix(h, uint64(s.prices[it.price].Amount))
 		for _, offset := range it.offsets {
 			h = mix(h, uint64(offset))
 		}

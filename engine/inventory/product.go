@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/RoaringBitmap/roaring/v2"
 
@@ -229,12 +228,10 @@ func (p *Product) outOfRange(pointer string, number uint32) *Outcome {
 }
 
 // numbers are offsets as buyers know them.
-func (p *Product) numbers(offsets []uint32) []uint32 { return p.appendNumbers(nil, offsets) }
-
-func (p *Product) appendNumbers(numbers, offsets []uint32) []uint32 {
-	numbers = slices.Grow(numbers, len(offsets))
-	for _, offset := range offsets {
-		numbers = append(numbers, offset+p.settings.FirstNumber)
+func (p *Product) numbers(offsets []uint32) []uint32 {
+	numbers := make([]uint32, len(offsets))
+	for i, offset := range offsets {
+		numbers[i] = offset + p.settings.FirstNumber
 	}
 	return numbers
 }

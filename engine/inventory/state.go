@@ -161,17 +161,23 @@ func (s *State) tally(status Status, n int) {
 
 // arm makes sure that the order is looked at when its deadline comes.
 func (s *State) arm(ref uint32, o *order) {
-	var single [1]item
-	var number [1]uint32
-	for _, it := range o.items(&single, &number) {
-		t := &s.timers[it.product]
-		if len(t.entries) > 1024 && len(t.entries) > 4*s.count.live {
-			t.compact(s.armed)
-		}
-		e := deadline{unixMilli: o.expires.value(), tie: uint32(o.placed.value()), ref: ref}
-		if t.push(e); t.entries[0] == e {
-			s.watch(it.product, e)
-		}
+	e := deadline{unixMilli: o.expires.value(), tie: uint32(o.placed.value()), ref: ref}
+	if o.basket == nil {
+		s.armProduct(o.product, e)
+		return
+	}
+	for _, it := range *o.basket {
+		s.armProduct(it.product, e)
+	}
+}
+
+func (s *State) armProduct(product uint32, e deadline) {
+	t := &s.timers[product]
+	if len(t.entries) > 1024 && len(t.entries) > 4*s.count.live {
+		t.compact(s.armed)
+	}
+	if t.push(e); t.entries[0] == e {
+		s.watch(product, e)
 	}
 }
 
@@ -231,42 +237,34 @@ func (s *State) price(m Money) uint32 {
 	return slot
 }
 
-// view is an order as others see it.
+// view is an order as others see it, in one piece of memory for the common order of one number.
 func (s *State) view(o *order) *OrderView {
-	var single [1]item
-	var number [1]uint32
-	items := o.items(&single, &number)
-	v := newView(items)
-	*v = OrderView{
-		ID: s.id(o), Status: o.status,
-		Overdue: o.overdue != notOverdue,
-		Buyer:   s.buyers.at(o.buyer).id, Payment: o.payment, Items: v.Items,
-		CreatedUnixMilli: o.created.value(), ExpiresUnixMilli: o.expires.value(),
-		Changed: o.changed.value(),
-	}
-	for i, it := range items {
-		p := s.list[it.product]
-		v.Items[i] = ItemView{
-			Product: p.id, UnitPrice: s.prices[it.price],
-			Numbers: p.appendNumbers(v.Items[i].Numbers, it.offsets),
+	var v *OrderView
+	if o.basket == nil {
+		room := new(struct {
+			OrderView
+			items   [1]ItemView
+			numbers [1]uint32
+		})
+		p := s.list[o.product]
+		room.numbers[0] = p.settings.FirstNumber + o.offset
+		room.items[0] = ItemView{Product: p.id, Numbers: room.numbers[:], UnitPrice: s.prices[o.price]}
+		v = &room.OrderView
+		v.Items = room.items[:]
+	} else {
+		v = &OrderView{Items: make([]ItemView, len(*o.basket))}
+		for i, it := range *o.basket {
+			p := s.list[it.product]
+			v.Items[i] = ItemView{
+				Product: p.id, Numbers: p.numbers(it.offsets), UnitPrice: s.prices[it.price],
+			}
 		}
 	}
+	v.ID, v.Status, v.Overdue = s.id(o), o.status, o.overdue != notOverdue
+	v.Buyer, v.Payment = s.buyers.at(o.buyer).id, o.payment
+	v.CreatedUnixMilli, v.ExpiresUnixMilli = o.created.value(), o.expires.value()
+	v.Changed = o.changed.value()
 	return v
-}
-
-// newView makes room for a view: in one piece for the common order of one number.
-func newView(items []item) *OrderView {
-	if len(items) != 1 || len(items[0].offsets) != 1 {
-		return &OrderView{Items: make([]ItemView, len(items))}
-	}
-	v := new(struct {
-		OrderView
-		items   [1]ItemView
-		numbers [1]uint32
-	})
-	v.items[0].Numbers = v.numbers[:0]
-	v.Items = v.items[:]
-	return &v.OrderView
 }
 
 // find looks up the order that an id means, unless it is somebody else's.

@@ -35,6 +35,7 @@ type Step struct {
 		parts  [1]part
 		item   [1]item
 		number [1]uint32
+		line   [1]int
 		events [2]EventKind
 	}
 }
@@ -183,6 +184,9 @@ func (s *State) prepareReserve(st *Step, c *Reserve) {
 			}
 			k = len(st.parts)
 			st.parts = append(st.parts, part{product: p})
+			if k == 0 {
+				st.parts[k].lines = st.room.line[:0]
+			}
 		}
 		st.parts[k].lines = append(st.parts[k].lines, i)
 	}
