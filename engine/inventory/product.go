@@ -30,12 +30,13 @@ type Product struct {
 	held     map[uint32]uint32 // buyer's slot → numbers reserved or sold
 	restocks []restock         // the keys of at least the last 24 hours
 
-	blockedDigest uint64       // the sum of the mixed offsets in blocked
-	restockDigest uint64       // the sum of the mixed entries of restocks
-	counted       uint64       // the share of the state's digest that was last added to it
-	changed       bool         // since then; the apply goroutine's
-	view          *ProductView // as of the end of the last batch that changed it
-	counters      Counters     // of view
+	settingsDigest uint64       // of what only admins change
+	blockedDigest  uint64       // the sum of the mixed offsets in blocked
+	restockDigest  uint64       // the sum of the mixed entries of restocks
+	counted        uint64       // the share of the state's digest that was last added to it
+	changed        bool         // since then; the apply goroutine's
+	view           *ProductView // as of the end of the last batch that changed it
+	counters       Counters     // of view
 }
 
 // restock remembers a key so that a repeat acts once.
@@ -64,9 +65,26 @@ const (
 )
 
 func newProduct(id ProductID, slot uint32, settings Settings) *Product {
-	return &Product{
-		id: id, slot: slot, settings: settings, taken: numberset.Make(settings.Count), version: 1,
+	p := &Product{id: id, slot: slot, taken: numberset.Make(settings.Count), version: 1}
+	p.set(settings)
+	return p
+}
+
+// set is the only way to change the settings.
+func (p *Product) set(s Settings) {
+	p.settings = s
+	h := mixString(0, string(p.id))
+	for _, text := range [...]string{s.Name, s.Price.Currency, s.Campaign} {
+		h = mixString(h, text)
 	}
+	for _, v := range [...]int64{
+		s.Price.Amount, s.OpensAtUnixMilli, s.ClosesAtUnixMilli, s.HoldSeconds, s.HoldMaxSeconds,
+		s.PaymentGraceSeconds, s.OverdueReleaseSeconds, int64(s.FirstNumber), int64(s.Count),
+		int64(s.MinPerOrder), int64(s.MaxPerOrder), int64(s.MaxPerBuyer),
+	} {
+		h = mix(h, uint64(v))
+	}
+	p.settingsDigest = h
 }
 
 // View is the product as it is now. The counters of a halted one stay those of its fall.
@@ -248,7 +266,7 @@ func (p *Product) put(settings Settings) *Outcome {
 		return fixed("/price/currency", fmt.Sprintf("is %s since it was created", p.settings.Price.Currency))
 	}
 	if settings != p.settings {
-		p.settings = settings
+		p.set(settings)
 		p.touch()
 	}
 	return nil
@@ -282,7 +300,7 @@ func (p *Product) restock(c *Restock, nowUnixMilli int64) (replay bool, refusal 
 	}
 	p.restocks = p.restocks[forgotten:]
 	p.remember(restock{c.KeyHash, c.Count, nowUnixMilli})
-	p.settings = grown
+	p.set(grown)
 	p.taken.Grow(grown.Count)
 	p.check()
 	p.touch()
@@ -360,21 +378,12 @@ func (p *Product) setState(state SaleState) *Outcome {
 // digest is the product's share of the state's digest. The sets follow from the orders and the
 // blocked numbers; those of a halted product are beyond trust.
 func (p *Product) digest() uint64 {
-	s := &p.settings
-	h := mixString(0, string(p.id))
-	for _, text := range [...]string{s.Name, s.Price.Currency, s.Campaign, p.halted} {
-		h = mixString(h, text)
-	}
-	for _, v := range [...]int64{
-		s.Price.Amount, s.OpensAtUnixMilli, s.ClosesAtUnixMilli, s.HoldSeconds, s.HoldMaxSeconds,
-		s.PaymentGraceSeconds, s.OverdueReleaseSeconds, int64(s.FirstNumber), int64(s.Count),
-		int64(s.MinPerOrder), int64(s.MaxPerOrder), int64(s.MaxPerBuyer), int64(p.state),
-		int64(p.version), int64(p.slot), int64(p.restockDigest),
-	} {
-		h = mix(h, uint64(v))
+	h := p.settingsDigest
+	for _, v := range [...]uint64{uint64(p.slot), uint64(p.state), p.version, p.restockDigest} {
+		h = mix(h, v)
 	}
 	if p.halted != "" {
-		return h
+		return mixString(h, p.halted)
 	}
 	for _, count := range p.counts {
 		h = mix(h, uint64(count))
