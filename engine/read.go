@@ -101,7 +101,9 @@ func (e *Engine) Order(c inventory.OnOrder) *inventory.Outcome {
 
 // Events reads the outbox after a sequence, and gives that of the newest event. trimmed says that
 // what comes next is no longer kept.
-func (e *Engine) Events(after uint64, limit int) (events []inventory.Event, last uint64, trimmed bool) {
+func (e *Engine) Events(after uint64, limit int) (
+	events []inventory.Event, last uint64, trimmed bool,
+) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	events, trimmed = e.state.Events(after, limit)
@@ -133,7 +135,9 @@ func (e *Engine) Placed(id inventory.ProductID, after uint64) (orders []inventor
 	orders = slices.DeleteFunc(frozen.Placed(p.Slot()), func(o inventory.Placed) bool {
 		return o.Sequence <= after
 	})
-	slices.SortFunc(orders, func(a, b inventory.Placed) int { return int(a.Sequence) - int(b.Sequence) })
+	slices.SortFunc(orders, func(a, b inventory.Placed) int {
+		return int(a.Sequence) - int(b.Sequence)
+	})
 	return slices.Compact(orders), true
 }
 

@@ -241,8 +241,8 @@ func (p *Product) offset(number uint32) (offset uint32, ok bool) {
 }
 
 func (p *Product) outOfRange(pointer string, number uint32) *Outcome {
-	return invalid(CodeNumbersOutOfRange, pointer, fmt.Sprintf("%d is not a number of %s: they are %d to %d",
-		number, p.id, p.settings.FirstNumber, p.settings.LastNumber()))
+	return invalid(CodeNumbersOutOfRange, pointer, fmt.Sprintf(
+		"%d is not a number of %s: they are %d to %d", number, p.id, p.settings.FirstNumber, p.settings.LastNumber()))
 }
 
 // numbers are offsets as buyers know them.
@@ -256,14 +256,17 @@ func (p *Product) numbers(offsets []uint32) []uint32 {
 
 // put replaces the settings; range and currency are fixed.
 func (p *Product) put(settings Settings) *Outcome {
-	fixed := func(pointer, detail string) *Outcome { return invalid(CodeProductFixed, pointer, detail) }
+	fixed := func(pointer, detail string) *Outcome {
+		return invalid(CodeProductFixed, pointer, detail)
+	}
 	switch {
 	case settings.FirstNumber != p.settings.FirstNumber:
 		return fixed("/first_number", fmt.Sprintf("is %d since it was created", p.settings.FirstNumber))
 	case settings.Count != p.settings.Count:
 		return fixed("/count", fmt.Sprintf("is %d; restock adds numbers", p.settings.Count))
 	case settings.Price.Currency != p.settings.Price.Currency:
-		return fixed("/price/currency", fmt.Sprintf("is %s since it was created", p.settings.Price.Currency))
+		return fixed("/price/currency",
+			fmt.Sprintf("is %s since it was created", p.settings.Price.Currency))
 	}
 	if settings != p.settings {
 		p.set(settings)
@@ -293,7 +296,9 @@ func (p *Product) restock(c *Restock, nowUnixMilli int64) (replay bool, refusal 
 		forgotten++
 	}
 	if len(p.restocks)-forgotten >= maxRestocks {
-		return false, refuse(CodeOverloaded, Refusal{Detail: "a product is restocked at most 10000 times a day"})
+		return false, refuse(CodeOverloaded, Refusal{
+			Detail: "a product is restocked at most 10000 times a day",
+		})
 	}
 	for i := range p.restocks[:forgotten] {
 		p.restockDigest -= p.restocks[i].digest()

@@ -2,8 +2,8 @@ package inventory
 
 import "encoding/binary"
 
-// Events reads kept events, sealed, after a sequence, limit at the most; trimmed says that the next one is
-// no longer kept. It must not run beside the apply goroutine.
+// Events reads kept events, sealed, after a sequence, limit at the most; trimmed says that the next
+// one is no longer kept. It must not run beside the apply goroutine.
 func (s *State) Events(after uint64, limit int) (events []Event, trimmed bool) {
 	b := &s.outbox
 	if after+1 < b.kept {
@@ -26,7 +26,7 @@ func (e *outboxEntry) event(sequence uint64) Event {
 }
 
 // ScanCursor is where a scan goes on; the zero one is its start. It is good for the State that gave
-// it only, since another one may keep the same orders in other places: to any other it is the start.
+// it only, since another one may keep the same orders in other places: to that it is the start.
 type ScanCursor struct {
 	scans uint64 // of the State
 	ended bool

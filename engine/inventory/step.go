@@ -79,7 +79,8 @@ func (s *State) PastDue(st, before *Step) (ok bool) {
 		return false
 	}
 	o := s.orders.at(ref)
-	if c, about := st.Entry.Command.(interface{ onOrder() OnOrder }); about && c.onOrder().Order != s.id(o) {
+	c, about := st.Entry.Command.(interface{ onOrder() OnOrder })
+	if about && c.onOrder().Order != s.id(o) {
 		return false // an order of another day had the same key
 	}
 	if !o.status.Live() || o.overdue == overdueHeld || o.expires.value() > s.clock {
