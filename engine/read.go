@@ -130,7 +130,7 @@ func (e *Engine) Placed(id inventory.ProductID, after uint64) (orders []inventor
 		e.mu.Unlock()
 		return nil, false
 	}
-	frozen := e.state.Freeze()
+	frozen := e.state.FreezeOrders()
 	e.mu.Unlock()
 	orders = slices.DeleteFunc(frozen.Placed(p.Slot()), func(o inventory.Placed) bool {
 		return o.Sequence <= after

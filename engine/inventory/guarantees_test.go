@@ -51,6 +51,31 @@ func TestLinesOfOneProduct(t *testing.T) {
 	s.verify()
 }
 
+// TestBasketIsWhole takes all products of an order or none, also when the last one has no run.
+func TestBasketIsWhole(t *testing.T) {
+	s := openShard(t, DefaultLimits())
+	for _, id := range []ProductID{"a.1", "a.2", "a.3", "a.4"} {
+		s.put(id, 10)
+	}
+	s.ok(&Block{Product: "a.4", Numbers: []uint32{5}})
+	before, views := s.e.Digest(), products(s.e)
+	c := s.order("b-1", chosen("a.1", 1, 2), anyOf("a.2", 2, PickRandom), anyOf("a.3", 2, PickAdjacent),
+		anyOf("a.4", 1, PickLowest), anyOf("a.4", 6, PickAdjacent))
+	require.Equal(t, uint32(5), s.refused(CodeNoAdjacentRun, c).Refusal.LongestRun)
+	require.Equal(t, before, s.e.Digest())
+	require.Equal(t, views, products(s.e))
+	for id := range views {
+		n := 0
+		if id == "a.4" {
+			n = 1
+		}
+		require.Len(t, taken(t, s.e, id), n)
+	}
+	c.Lines[4].Quantity = 5
+	require.Len(t, s.ok(c).Order.Items, 4)
+	s.verify()
+}
+
 // TestMillionRefusals sends a million refused requests of every kind and then sells exactly what
 // there is. Nothing moves the digest, no counter, limit or deadline.
 func TestMillionRefusals(t *testing.T) {

@@ -83,10 +83,10 @@ func TestHalt(t *testing.T) {
 
 	// A replica that is restored goes on as the other one does, also when the orders that cannot end
 	// any more are due: they do not take the turns of those that can.
-	for range 5 {
-		s.reserve("b-1", anyOf("a.whole", 1, PickRandom))
-	}
 	for range 2 {
+		for range 5 {
+			s.reserve("b-1", anyOf("a.whole", 1, PickRandom))
+		}
 		replica := s.restored(limits, 3)
 		sameReads(t, s.e, replica.e)
 		refusedByHalted(replica)
@@ -99,7 +99,6 @@ func TestHalt(t *testing.T) {
 			require.Equal(t, s.e.Digest(), replica.e.Digest())
 			require.Equal(t, s.e.NextDeadline(), replica.e.NextDeadline())
 		}
-		s = replica.restored(limits, 1)
 	}
 	require.Equal(t, uint32(1), s.e.Product("a.whole").Counters.Reserved, "the basket's")
 	require.Zero(t, s.e.NextDeadline(), "nothing can end any more")

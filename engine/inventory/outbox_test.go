@@ -241,6 +241,28 @@ func TestOutboxFull(t *testing.T) {
 	s.verify()
 }
 
+// TestOutboxFullAtOnce attaches a consumer in the batch whose reservations then fill the outbox.
+func TestOutboxFullAtOnce(t *testing.T) {
+	limits := DefaultLimits()
+	limits.OutboxEvents = 100
+	s := openShard(t, limits)
+	s.put("x", 1000)
+	for range 20 {
+		s.reserve("b-1", anyOf("x", 1, PickRandom))
+	}
+	commands := []Command{&Attach{Consumer: "ledger"}}
+	for range 10 {
+		commands = append(commands, s.order("b-1", anyOf("x", 1, PickRandom)))
+	}
+	for i, o := range s.apply(commands...) {
+		if i <= 3 { // 20 orders have prepaid 80 slots, and each new one takes 6
+			require.Equal(t, CodeOK, o.Code, i)
+		} else {
+			require.Equal(t, CodeOverloaded, o.Code, i)
+		}
+	}
+}
+
 // TestEndedFull refuses new orders when the shard keeps as many ended ones as it may.
 func TestEndedFull(t *testing.T) {
 	limits := DefaultLimits()

@@ -242,7 +242,8 @@ func (p *Product) offset(number uint32) (offset uint32, ok bool) {
 
 func (p *Product) outOfRange(pointer string, number uint32) *Outcome {
 	return invalid(CodeNumbersOutOfRange, pointer, fmt.Sprintf(
-		"%d is not a number of %s: they are %d to %d", number, p.id, p.settings.FirstNumber, p.settings.LastNumber()))
+		"%d is not a number of %s: they are %d to %d",
+		number, p.id, p.settings.FirstNumber, p.settings.LastNumber()))
 }
 
 // numbers are offsets as buyers know them.
