@@ -128,6 +128,21 @@ func TestRoundTrip(t *testing.T) {
 	require.Equal(t, someProduct, product)
 }
 
+// TestOneForm refuses what would decode to the same value as another encoding: equal commands have
+// equal bytes.
+func TestOneForm(t *testing.T) {
+	for _, encoded := range [][]byte{
+		{byte(KindDetach), 0, 0x81, 0, 'x'},            // an overlong length
+		{byte(KindAcknowledge), 0, 1, 'x', 0x80, 0},    // an overlong sequence
+		append([]byte{byte(KindRefund), 0}, refund...), // a boolean of 2
+	} {
+		_, _, err := DecodeEntry(encoded)
+		require.ErrorIs(t, err, ErrMalformed)
+	}
+}
+
+var refund = append(make([]byte, 17), 2, 0) // of an order, by nobody, returned: 2, no reason
+
 // TestBatchDamage refuses a batch with any bit flipped, cut anywhere, or of another version.
 func TestBatchDamage(t *testing.T) {
 	encoded := someBatch().Append(nil)

@@ -23,8 +23,8 @@ func TestHalt(t *testing.T) {
 	s.put("a.broken", 20)
 	s.put("a.whole", 20)
 	var held []*OrderView
-	for range 5 {
-		held = append(held, s.reserve("b-1", anyOf("a.broken", 2, PickLowest)))
+	for i := range uint32(5) {
+		held = append(held, s.reserve("b-1", anyOf("a.broken", 1+i%2, PickLowest)))
 	}
 	basket := s.reserve("b-1", anyOf("a.broken", 1, PickLowest), anyOf("a.whole", 1, PickLowest))
 	sold := s.pay(s.reserve("b-1", anyOf("a.broken", 1, PickLowest)))
