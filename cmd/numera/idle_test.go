@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestIdleConnectionsHurtNobody holds 10,000 connections that say nothing, and a hundred that never
+// TestIdleConnectionsHurtNobody holds idleConnections that say nothing, and a hundred that never
 // finish their request. The others are served meanwhile, and what is refused is refused quickly.
 func TestIdleConnectionsHurtNobody(t *testing.T) {
 	s := startSystem(t, t.TempDir())
 	s.product("a", 1000, "")
 	address := strings.TrimPrefix(s.url, "http://")
-	for i := range 10_100 {
+	for i := range idleConnections + 100 {
 		conn, err := net.Dial("tcp", address)
 		require.NoError(t, err, "connection %d", i)
 		t.Cleanup(func() { conn.Close() })

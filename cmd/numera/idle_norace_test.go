@@ -1,0 +1,5 @@
+//go:build !race
+
+package main
+
+const idleConnections = 10_000
