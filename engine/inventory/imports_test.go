@@ -6,7 +6,9 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
+	"io"
 	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,7 +41,7 @@ func TestPure(t *testing.T) {
 	}
 	require.NotEmpty(t, parsed)
 	info := types.Info{Types: make(map[ast.Expr]types.TypeAndValue)}
-	config := types.Config{Importer: importer.ForCompiler(files, "source", nil)}
+	config := types.Config{Importer: importer.ForCompiler(files, "gc", exported(t))}
 	_, err = config.Check("numera/engine/inventory", files, parsed, &info)
 	require.NoError(t, err)
 	for _, file := range parsed {
@@ -58,6 +60,19 @@ func TestPure(t *testing.T) {
 			return true
 		})
 	}
+}
+
+// exported finds what the compiler has written about the types of a package.
+func exported(t *testing.T) importer.Lookup {
+	list := exec.Command("go", "list", "-deps", "-export", "-f", "{{.ImportPath}} {{.Export}}", ".")
+	out, err := list.Output()
+	require.NoError(t, err)
+	paths := make(map[string]string)
+	for line := range strings.Lines(string(out)) {
+		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
+		paths[path] = file
+	}
+	return func(path string) (io.ReadCloser, error) { return os.Open(paths[path]) }
 }
 
 func allowed(path string) bool {

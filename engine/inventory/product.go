@@ -51,7 +51,7 @@ func (r *restock) digest() uint64 {
 }
 
 // maxRestocks bounds the restocks of one product in a day, so that looking for a key stays cheap.
-const maxRestocks = 10_000
+const maxRestocks = 1000
 
 // place is where a number is.
 type place uint8
@@ -298,7 +298,7 @@ func (p *Product) restock(c *Restock, nowUnixMilli int64) (replay bool, refusal 
 	}
 	if len(p.restocks)-forgotten >= maxRestocks {
 		return false, refuse(CodeOverloaded, Refusal{
-			Detail: "a product is restocked at most 10000 times a day",
+			Detail: "a product is restocked at most 1000 times a day",
 		})
 	}
 	for i := range p.restocks[:forgotten] {

@@ -250,7 +250,7 @@ var refusals = []struct {
 		return &Restock{Product: "b", Count: 2, Key: "k"}
 	}, false, Refusal{}},
 	{CodeOverloaded, "too many restocks", func(s *shard) Command {
-		commands := make([]Command, 10_000)
+		commands := make([]Command, 1000)
 		for i := range commands {
 			commands[i] = &Restock{Product: "b", Count: 1, Key: s.key()}
 		}

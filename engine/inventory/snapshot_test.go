@@ -142,6 +142,9 @@ func join(frames [][]byte) (snapshot []byte) {
 
 // TestSnapshotOfManyBlocked has more blocked numbers than fit a frame of the usual length.
 func TestSnapshotOfManyBlocked(t *testing.T) {
+	if raceDetector {
+		return // it is about sizes
+	}
 	const count = 1_200_000
 	s := openShard(t, DefaultLimits())
 	s.put("x", count)
