@@ -4,24 +4,36 @@ package inventory
 // is forgotten.
 type buyers struct {
 	slab[buyer]
-	slots map[BuyerID]uint32
+	index index[buyerKey]
 }
 
 type buyer struct {
-	id     BuyerID
-	digest uint64
-	refs   uint32 // orders, and commands under way
+	buyerKey
+	refs uint32 // orders, and commands under way
 }
 
-func makeBuyers() buyers { return buyers{slots: make(map[BuyerID]uint32)} }
+// buyerKey is an id with its hash, which the digests of the buyer's orders use too.
+type buyerKey struct {
+	digest uint64
+	id     BuyerID
+}
+
+func makeBuyerKey(id BuyerID) buyerKey {
+	return buyerKey{digest: mixString(0, string(id)), id: id}
+}
+
+func (k buyerKey) hash() uint64 { return k.digest }
+
+func (b *buyers) keyOf(slot uint32) buyerKey { return b.at(slot).buyerKey }
 
 // hold finds or makes the slot of a buyer and keeps it from being forgotten.
 func (b *buyers) hold(id BuyerID) uint32 {
-	slot, known := b.slots[id]
+	key := makeBuyerKey(id)
+	slot, known := b.index.find(key)
 	if !known {
 		slot = b.take()
-		*b.edit(slot) = buyer{id: id, digest: mixString(0, string(id))}
-		b.slots[id] = slot
+		*b.edit(slot) = buyer{buyerKey: key}
+		b.index.set(key, slot)
 	}
 	b.edit(slot).refs++
 	return slot
@@ -32,7 +44,7 @@ func (b *buyers) drop(slot uint32) {
 	record := b.edit(slot)
 	record.refs--
 	if record.refs == 0 {
-		delete(b.slots, record.id)
+		b.index.remove(record.buyerKey)
 		b.giveBack(slot)
 	}
 }

@@ -77,6 +77,8 @@ func visibleASCII(s string, most int) bool {
 // 2²⁴ orders in a shard two keys collide with probability 2⁻⁴⁹.
 type KeyHash [12]byte
 
+func (k KeyHash) hash() uint64 { return binary.BigEndian.Uint64(k[:8]) }
+
 // HashKey hashes an idempotency key in its scope under the cluster's secret (32 bytes). The
 // truncation makes SHA-256 safe as a prefix MAC; the lengths make the fields unambiguous.
 func HashKey(secret []byte, tenant string, buyer BuyerID, key, label string) KeyHash {

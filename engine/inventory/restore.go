@@ -186,8 +186,9 @@ func (rs *restorer) buyer(id BuyerID) {
 		b.free = append(b.free, slot)
 		return
 	}
-	*b.edit(slot) = buyer{id: id, digest: mixString(0, string(id))}
-	b.slots[id] = slot
+	key := makeBuyerKey(id)
+	*b.edit(slot) = buyer{buyerKey: key}
+	b.index.set(key, slot)
 }
 
 // valid says whether a record refers to what there is.

@@ -21,7 +21,7 @@ type State struct {
 	due      deadlines   // of products: when their timers may have something due
 
 	orders slab[order]
-	index  index
+	index  index[KeyHash]
 	ended  ended
 	count  struct{ live, sold, ended int }
 	buyers buyers
@@ -61,10 +61,11 @@ const keepMilli = dayMilli
 func New(shard ShardID, limits Limits) *State {
 	s := &State{
 		shard: shard, limits: limits, products: make(map[ProductID]*Product),
-		buyers: makeBuyers(), priceSlots: make(map[Money]uint32),
+		priceSlots: make(map[Money]uint32),
 	}
 	s.outbox.next, s.outbox.kept = 1, 1
 	s.index.keyOf = s.keyOf
+	s.buyers.index.keyOf = s.buyers.keyOf
 	return s
 }
 
