@@ -27,7 +27,7 @@ var mayImport = map[string][]string{
 	"gateway":                    {"shard/wire", "engine/inventory", "gateway/order", "gateway/payment"},
 	"gateway/payment":            {},
 	"gateway/order":              {"gateway/payment", "engine/inventory", "shard/wire", "gateway/shards"},
-	"gateway/order/postgres":     {"gateway/order", "gateway/payment", "engine/inventory"},
+	"gateway/order/postgres":     {"gateway/order", "gateway/payment", "engine/inventory", "shard/wire"},
 	"bench":                      {"gateway", "shard", "shard/clock", "shard/wire", "shard/transport", "wal", "engine", "engine/inventory"},
 	"cmd": {
 		"bench", "gateway", "gateway/order", "gateway/order/postgres", "gateway/payment", "shard",
@@ -39,12 +39,13 @@ var mayImport = map[string][]string{
 // and bench, which put the parts together, may import any.
 var ownedBy = map[string][]string{
 	"github.com/jackc/pgx/":        {"gateway/order/postgres"},
+	"github.com/pressly/goose":     {"gateway/order/postgres"},
 	"github.com/cockroachdb/":      {"wal", "shard"}, // shard: the file system of pebble
 	"github.com/hashicorp/raft":    {"wal", "shard", "shard/transport"},
 	"github.com/nats-io/":          {"shard", "gateway", "gateway/order"},
 	"github.com/valyala/fasthttp":  {"gateway", "gateway/payment"},
 	"github.com/RoaringBitmap/":    {"engine/inventory", "engine/inventory/numberset", "gateway"},
-	"github.com/prometheus/client": {"shard", "gateway", "gateway/order", "gateway/payment", "wal"},
+	"github.com/prometheus/client": {"shard", "gateway", "gateway/order", "gateway/order/postgres", "gateway/payment", "wal"},
 }
 
 // TestImports holds the module to "dependencies point one way": who may import whom, directly; and
