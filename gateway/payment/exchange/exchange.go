@@ -1,0 +1,82 @@
+// Package exchange carries calls over HTTP to payment providers, and tells a call that certainly
+// never left from one whose outcome is unknown.
+//
+// What failed before a connection was had (name, dial, TLS, no free connection) did not leave:
+// [payment.ErrUnavailable]. Everything after that may have been read and acted upon:
+// [payment.ErrUnknown]. Connections to one provider are bounded, and so is every call.
+package exchange
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+	"time"
+
+	"numera/gateway/payment"
+)
+
+// Config bounds the calls to one provider.
+type Config struct {
+	Timeout     time.Duration // of a whole call, its answer included; 0: 10 s
+	Connections int           // at once; a call above them waits within its timeout; 0: 64
+}
+
+// NewClient makes a client for one provider, for any number of goroutines. It follows no redirects.
+// CloseIdleConnections releases what it holds.
+func NewClient(config Config) *http.Client {
+	if config.Timeout == 0 {
+		config.Timeout = 10 * time.Second
+	}
+	if config.Connections == 0 {
+		config.Connections = 64
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxConnsPerHost = config.Connections
+	transport.MaxIdleConnsPerHost = config.Connections
+	transport.MaxIdleConns = config.Connections
+	return &http.Client{
+		Transport: &carrier{transport},
+		Timeout:   config.Timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
+	}
+}
+
+// carrier marks the calls that never left.
+type carrier struct{ *http.Transport }
+
+func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
+	var connected atomic.Bool
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
+	r = r.WithContext(httptrace.WithClientTrace(r.Context(), trace))
+	response, err := c.Transport.RoundTrip(r)
+	if err != nil && !connected.Load() {
+		return nil, fmt.Errorf("%w: %w", payment.ErrUnavailable, err)
+	}
+	return response, err
+}
+
+// Failed says what an error of a client of this package means: ErrUnavailable or ErrUnknown.
+func Failed(err error) error {
+	if errors.Is(err, payment.ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", payment.ErrUnknown, err)
+}
+
+// Refused says what a provider's answer of status 400 and above means.
+func Refused(status int) error {
+	switch {
+	case status == http.StatusTooManyRequests:
+		return payment.ErrUnavailable
+	case status >= 500, status == http.StatusConflict, status == http.StatusRequestTimeout:
+		return payment.ErrUnknown // 409: a call with this key is under way
+	case status == http.StatusNotFound:
+		return payment.ErrNotFound
+	default:
+		return payment.ErrRejected
+	}
+}
