@@ -36,9 +36,9 @@ type Engine struct {
 
 	steps   []inventory.Step
 	before  inventory.Step
-	run     []*inventory.Step              // prepared, in log order, not yet finished
-	touched map[inventory.KeyHash]struct{} // the orders of run
-	tight   bool                           // commands are applied one by one: see State.Tight
+	run     []*inventory.Step // prepared, in log order, not yet finished
+	touched keySet            // the orders of run
+	tight   bool              // commands are applied one by one: see State.Tight
 
 	nextDeadline atomic.Int64 // Unix milliseconds; 0: none
 	products     sync.Map     // inventory.ProductID → *published
@@ -53,10 +53,7 @@ func New(config Config) *Engine {
 	if config.Limits == (inventory.Limits{}) {
 		config.Limits = inventory.DefaultLimits()
 	}
-	e := &Engine{
-		config: config, state: inventory.New(config.Shard, config.Limits),
-		touched: make(map[inventory.KeyHash]struct{}),
-	}
+	e := &Engine{config: config, state: inventory.New(config.Shard, config.Limits)}
 	e.state.NameScans(rand.Uint64())
 	for range config.Actors {
 		e.actors = append(e.actors, startActor(&e.busy))
@@ -82,6 +79,7 @@ func (e *Engine) Apply(batch *inventory.Batch) []*inventory.Outcome {
 		e.steps = make([]inventory.Step, n)
 	}
 	e.tight = e.state.Tight(len(batch.Entries))
+	e.state.Warm(batch.Entries)
 	for i, entry := range batch.Entries {
 		e.steps[i].Reset(entry)
 		e.step(&e.steps[i], batch.SeedOf(i))
@@ -116,8 +114,9 @@ func (e *Engine) expire() {
 // were done: when it is about the same order, or has to be alone.
 func (e *Engine) step(st *inventory.Step, seed uint64) {
 	if key, ok := st.Order(); ok {
-		if _, busy := e.touched[key]; busy {
+		if fresh := e.touched.add(key); !fresh {
 			e.finishRun()
+			e.touched.add(key)
 		}
 		for range 2 {
 			if !e.state.PastDue(st, &e.before) {
@@ -125,8 +124,8 @@ func (e *Engine) step(st *inventory.Step, seed uint64) {
 			}
 			e.finishRun()
 			e.alone(&e.before)
+			e.touched.add(key)
 		}
-		e.touched[key] = struct{}{}
 	}
 	e.state.Prepare(st, seed)
 	switch {
@@ -152,7 +151,7 @@ func (e *Engine) alone(st *inventory.Step) {
 
 // finishRun waits for the actors and makes the run part of the state, in log order.
 func (e *Engine) finishRun() {
-	clear(e.touched)
+	e.touched.clear()
 	if len(e.run) == 0 {
 		return
 	}

@@ -96,7 +96,7 @@ func (r *reader) order() *OrderView {
 	o.Changed = r.uvarint()
 	o.Items = make([]ItemView, r.count(4))
 	for i := range o.Items {
-		o.Items[i] = ItemView{Product: r.product(), UnitPrice: r.money(), Numbers: r.numbers()}
+		o.Items[i] = ItemView{Product: r.productID(), UnitPrice: r.money(), Numbers: r.numbers()}
 	}
 	return o
 }
@@ -127,7 +127,7 @@ func DecodeProductView(buf []byte) (*ProductView, []byte, error) {
 }
 
 func (r *reader) productView() *ProductView {
-	p := &ProductView{ID: r.product(), Settings: r.settings()}
+	p := &ProductView{ID: r.productID(), Settings: r.settings()}
 	if p.State = SaleState(r.byte()); p.State > SaleClosed {
 		r.fail()
 	}
@@ -160,7 +160,7 @@ func (r *reader) selections() []Selection {
 	selections := make([]Selection, n)
 	for i := range selections {
 		selections[i] = Selection{
-			Product: r.product(), Numbers: r.numbers(), Quantity: r.uint32(),
+			Product: r.productID(), Numbers: r.numbers(), Quantity: r.uint32(),
 		}
 	}
 	return selections

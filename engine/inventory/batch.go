@@ -16,6 +16,8 @@ type Batch struct {
 	TimeUnixMilli int64
 	Seed          uint64
 	Entries       []Entry
+
+	reserves []*Reserve // memory of Decode
 }
 
 // SeedOf is the seed of the random picks of the i-th entry.
@@ -50,7 +52,8 @@ func (b *Batch) Append(buf []byte) []byte {
 	return buf
 }
 
-// Decode reads a batch from exactly buf into b, reusing b.Entries.
+// Decode reads a batch from exactly buf into b. It uses the memory of the batch that b held before,
+// its commands included: nothing of that one may be in use any more. It shares no memory with buf.
 func (b *Batch) Decode(buf []byte) error {
 	if len(buf) < batchHeader {
 		return fmt.Errorf("%w: batch of %d bytes", ErrMalformed, len(buf))
@@ -64,13 +67,17 @@ func (b *Batch) Decode(buf []byte) error {
 	b.TimeUnixMilli = int64(binary.BigEndian.Uint64(buf[6:]))
 	b.Seed = binary.BigEndian.Uint64(buf[14:])
 	b.Entries = b.Entries[:0]
-	for rest := buf[batchHeader:]; len(rest) > 0; {
-		e, after, err := DecodeEntry(rest)
+	r := reader{buf: buf[batchHeader:]}
+	for len(r.buf) > 0 {
+		i := len(b.Entries)
+		if i == len(b.reserves) {
+			b.reserves = append(b.reserves, new(Reserve))
+		}
+		e, err := r.entry(b.reserves[i])
 		if err != nil {
-			return fmt.Errorf("entry %d of the batch: %w", len(b.Entries), err)
+			return fmt.Errorf("entry %d of the batch: %w", i, err)
 		}
 		b.Entries = append(b.Entries, e)
-		rest = after
 	}
 	return nil
 }

@@ -27,13 +27,19 @@ func AppendEntry(buf []byte, e Entry) []byte {
 // DecodeEntry reads one entry and returns what follows it. The result shares no memory with buf.
 func DecodeEntry(buf []byte) (Entry, []byte, error) {
 	r := reader{buf: buf}
+	e, err := r.entry(new(Reserve))
+	return e, r.buf, err
+}
+
+// entry reads an entry; room is the memory of a reservation, and is used again with its lines.
+func (r *reader) entry(room *Reserve) (Entry, error) {
 	kind := Kind(r.byte())
 	e := Entry{Correlation: r.string(maxCorrelation)}
-	e.Command = decodeCommand(kind, &r)
+	e.Command = decodeCommand(kind, r, room)
 	if r.failed {
-		return Entry{}, nil, fmt.Errorf("%w: command of kind %d", ErrMalformed, kind)
+		return Entry{}, fmt.Errorf("%w: command of kind %d", ErrMalformed, kind)
 	}
-	return e, r.buf, nil
+	return e, nil
 }
 
 // Bounds of the strings in commands, in bytes; Check has the tighter ones of the domain.
@@ -43,10 +49,11 @@ const (
 	maxText        = 4096
 )
 
-func decodeCommand(kind Kind, r *reader) Command {
+func decodeCommand(kind Kind, r *reader, room *Reserve) Command {
 	switch kind {
 	case KindReserve:
-		return decodeReserve(r)
+		decodeReserve(r, room)
+		return room
 	case KindExtend:
 		return &Extend{r.onOrder()}
 	case KindRelease:
@@ -62,20 +69,20 @@ func decodeCommand(kind Kind, r *reader) Command {
 	case KindRefund:
 		return &Refund{OnOrder: r.onOrder(), ReturnToStock: r.bool(), Reason: r.string(maxText)}
 	case KindPutProduct:
-		return &PutProduct{Product: r.product(), Settings: r.settings()}
+		return &PutProduct{Product: r.productID(), Settings: r.settings()}
 	case KindRestock:
 		c := &Restock{
-			Product: r.product(), Count: r.uint32(),
+			Product: r.productID(), Count: r.uint32(),
 			Tenant: r.string(maxShort), Key: r.string(maxShort),
 		}
 		r.copy(c.KeyHash[:])
 		return c
 	case KindBlock:
-		return &Block{r.product(), r.numbers(), r.string(maxText)}
+		return &Block{r.productID(), r.numbers(), r.string(maxText)}
 	case KindUnblock:
-		return &Unblock{r.product(), r.numbers(), r.string(maxText)}
+		return &Unblock{r.productID(), r.numbers(), r.string(maxText)}
 	case KindSetSaleState:
-		return &SetSaleState{r.product(), SaleState(r.byte())}
+		return &SetSaleState{r.productID(), SaleState(r.byte())}
 	case KindAttach:
 		return &Attach{r.string(maxShort)}
 	case KindDetach:
@@ -89,19 +96,17 @@ func decodeCommand(kind Kind, r *reader) Command {
 	return nil
 }
 
-func decodeReserve(r *reader) *Reserve {
-	c := &Reserve{Tenant: r.string(maxShort), Key: r.string(maxShort)}
+func decodeReserve(r *reader, c *Reserve) {
+	*c = Reserve{Tenant: r.string(maxShort), Key: r.string(maxShort), Lines: c.Lines[:0]}
 	r.copy(c.KeyHash[:])
 	c.Buyer = BuyerID(r.string(maxShort))
 	c.Partial = r.bool()
-	c.Lines = make([]Line, r.count(4))
-	for i := range c.Lines {
-		c.Lines[i] = Line{
-			Product: r.product(), Numbers: r.numbers(),
+	for range r.count(4) {
+		c.Lines = append(c.Lines, Line{
+			Product: r.productID(), Numbers: r.numbers(),
 			Quantity: r.uint32(), Pick: Pick(r.byte()),
-		}
+		})
 	}
-	return c
 }
 
 func (c *Reserve) appendBody(buf []byte) []byte {
@@ -247,8 +252,9 @@ func appendNumbers(buf []byte, numbers []uint32) []byte {
 
 // reader decodes from buf and remembers the first failure; after it every read is zero.
 type reader struct {
-	buf    []byte
-	failed bool
+	buf     []byte
+	failed  bool
+	product ProductID // the last one read: that of the next command too, in a crowd
 }
 
 func (r *reader) fail() {
@@ -315,12 +321,17 @@ func (r *reader) uint32() uint32 { return uint32(r.atMost(math.MaxUint32)) }
 func (r *reader) count(size int) int { return int(r.atMost(uint64(len(r.buf) / size))) }
 
 func (r *reader) string(limit int) string {
+	return string(r.text(limit))
+}
+
+// text reads a string in place.
+func (r *reader) text(limit int) []byte {
 	n := r.count(1)
 	if n > limit {
 		r.fail()
-		return ""
+		return nil
 	}
-	return string(r.take(n))
+	return r.take(n)
 }
 
 func (r *reader) numbers() []uint32 {
@@ -335,7 +346,12 @@ func (r *reader) numbers() []uint32 {
 	return numbers
 }
 
-func (r *reader) product() ProductID { return ProductID(r.string(maxShort)) }
+func (r *reader) productID() ProductID {
+	if text := r.text(maxShort); string(text) != string(r.product) {
+		r.product = ProductID(text)
+	}
+	return r.product
+}
 
 func (r *reader) money() Money {
 	return Money{Amount: r.varint(), Currency: r.string(maxShort)}

@@ -9,20 +9,25 @@ func (s *State) Finish(st *Step) {
 		s.mark(p)
 		s.tellProduct(st, EventProductChanged, p.View())
 	}
-	o := &Outcome{}
-	if st.refusal != nil {
-		o = st.refusal
+	var room *answerRoom // a refusal without a change shows no order
+	if st.refusal == nil || st.changes {
+		room = s.answer()
+	}
+	o := st.refusal
+	if o == nil {
+		o = &room.outcome
+	} else {
 		s.adviseExpiry(st, o)
 	}
 	switch c := st.Entry.Command.(type) {
 	case *Reserve:
-		s.finishReserve(st, c, o)
+		s.finishReserve(st, c, o, room)
 	case *PutProduct, *Restock, *Block, *Unblock, *SetSaleState:
 		s.finishProduct(st, o)
 	case *Attach, *Detach, *Acknowledge, *LowerClock:
 		s.operate(st, o)
 	default:
-		s.finishOrder(st, o)
+		s.finishOrder(st, o, room)
 	}
 	o.AtUnixMilli = s.clock
 	st.Outcome = o
@@ -42,9 +47,9 @@ func (s *State) adviseExpiry(st *Step, o *Outcome) {
 }
 
 // finishReserve records a new order.
-func (s *State) finishReserve(st *Step, c *Reserve, o *Outcome) {
+func (s *State) finishReserve(st *Step, c *Reserve, o *Outcome, room *answerRoom) {
 	if st.replay {
-		o.Replay, o.Order = true, s.view(&st.was)
+		o.Replay, o.Order = true, s.view(&st.was, room)
 		return
 	}
 	if st.refusal != nil {
@@ -79,15 +84,15 @@ func (s *State) finishReserve(st *Step, c *Reserve, o *Outcome) {
 	st.events = append(st.events, EventOrderCreated, EventInventoryReserved)
 	next.changed = makeUint40(s.outbox.last() + uint64(len(st.events)))
 	s.arm(s.insert(&next), &next)
-	o.Order = s.view(&next)
+	o.Order = s.view(&next, room)
 	s.tell(st, o.Order)
 }
 
 // finishOrder records what became of an order. A refusal can change it too: see Step.confirm.
-func (s *State) finishOrder(st *Step, o *Outcome) {
+func (s *State) finishOrder(st *Step, o *Outcome, room *answerRoom) {
 	if !st.changes {
 		if st.refusal == nil {
-			o.Order = s.view(&st.was)
+			o.Order = s.view(&st.was, room)
 		}
 		return
 	}
@@ -100,7 +105,7 @@ func (s *State) finishOrder(st *Step, o *Outcome) {
 	for i := range st.parts {
 		s.mark(st.parts[i].product)
 	}
-	o.Order = s.view(&st.next)
+	o.Order = s.view(&st.next, room)
 	s.tell(st, o.Order)
 }
 

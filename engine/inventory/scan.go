@@ -67,7 +67,7 @@ func (s *State) Scan(c ScanCursor, limit int, visit func(*OrderView)) (next Scan
 				return c, true
 			}
 			if o := s.orders.at(c.at); o.status != StatusNone {
-				visit(s.view(o))
+				visit(s.view(o, new(answerRoom)))
 				limit--
 			}
 		}
@@ -83,7 +83,7 @@ func (s *State) Scan(c ScanCursor, limit int, visit func(*OrderView)) (next Scan
 		}
 		s.ended.walkBlock(i, func(ref uint32, o *order) {
 			if alive, ok := s.index.find(o.key); ok && alive == ref {
-				visit(s.view(o))
+				visit(s.view(o, new(answerRoom)))
 				limit--
 			}
 		})

@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"hash/crc32"
-	"slices"
 )
 
 // State is everything a shard knows, at one index of its log. It belongs to the apply goroutine;
@@ -38,6 +37,8 @@ type State struct {
 
 	scans   uint64 // see NameScans
 	scratch []byte
+	rooms   []answerRoom // not yet given out
+	warmth  uint32       // so that the compiler keeps the loads of Warm
 }
 
 // Limits bound what a shard keeps. They decide outcomes: every replica has the same, since they
@@ -174,10 +175,10 @@ func (s *State) arm(ref uint32, o *order) {
 
 func (s *State) armProduct(product uint32, e deadline) {
 	t := &s.timers[product]
-	if len(t.entries) > 1024 && len(t.entries) > 4*s.count.live {
+	if t.n > 1024 && t.n > 4*s.count.live {
 		t.compact(s.armed)
 	}
-	if t.push(e); t.entries[0] == e {
+	if t.push(e); t.first() == e {
 		s.watch(product, e)
 	}
 }
@@ -238,22 +239,37 @@ func (s *State) price(m Money) uint32 {
 	return slot
 }
 
-// view is an order as others see it, in one piece of memory for the common order of one number.
-func (s *State) view(o *order) *OrderView {
-	var v *OrderView
+// answerRoom is the memory of an outcome with the common order of one number.
+type answerRoom struct {
+	outcome Outcome
+	order   OrderView
+	items   [1]ItemView
+	numbers [1]uint32
+}
+
+// answer gives room for the outcome of a step. Steps share pieces of memory, since each costs.
+func (s *State) answer() *answerRoom {
+	if len(s.rooms) == 0 {
+		s.rooms = make([]answerRoom, roomsAtOnce)
+	}
+	room := &s.rooms[0]
+	s.rooms = s.rooms[1:]
+	return room
+}
+
+// roomsAtOnce is as many as still count as a small object to the allocator.
+const roomsAtOnce = 64
+
+// view is an order as others see it.
+func (s *State) view(o *order, room *answerRoom) *OrderView {
+	v := &room.order
 	if o.basket == nil {
-		room := new(struct {
-			OrderView
-			items   [1]ItemView
-			numbers [1]uint32
-		})
 		p := s.list[o.product]
 		room.numbers[0] = p.settings.FirstNumber + o.offset
 		room.items[0] = ItemView{Product: p.id, Numbers: room.numbers[:], UnitPrice: s.prices[o.price]}
-		v = &room.OrderView
 		v.Items = room.items[:]
 	} else {
-		v = &OrderView{Items: make([]ItemView, len(*o.basket))}
+		v.Items = make([]ItemView, len(*o.basket))
 		for i, it := range *o.basket {
 			p := s.list[it.product]
 			v.Items[i] = ItemView{
@@ -266,6 +282,21 @@ func (s *State) view(o *order) *OrderView {
 	v.CreatedUnixMilli, v.ExpiresUnixMilli = o.created.value(), o.expires.value()
 	v.Changed = o.changed.value()
 	return v
+}
+
+// Warm brings what Prepare will look up for these entries into the processor's cache: the misses
+// come together here, and not one after the other.
+func (s *State) Warm(entries []Entry) {
+	var sum uint32
+	for i := range entries {
+		switch c := entries[i].Command.(type) {
+		case *Reserve:
+			sum += s.index.warm(c.KeyHash) + s.buyers.index.warm(makeBuyerKey(c.Buyer))
+		case interface{ onOrder() OnOrder }:
+			sum += s.index.warm(c.onOrder().Order.Key())
+		}
+	}
+	s.warmth = sum
 }
 
 // find looks up the order that an id means, unless it is somebody else's.
@@ -287,7 +318,7 @@ func (s *State) Order(c OnOrder) *Outcome {
 	if !ok {
 		return &Outcome{Code: CodeOrderNotFound, AtUnixMilli: s.clock, Refusal: &Refusal{}}
 	}
-	return &Outcome{AtUnixMilli: s.clock, Order: s.view(&o)}
+	return &Outcome{AtUnixMilli: s.clock, Order: s.view(&o, new(answerRoom))}
 }
 
 // Product finds a product, or nil. What may be done with it, and when, see Product.
@@ -315,12 +346,4 @@ func (s *State) Digest() uint64 {
 func (s *State) fingerprint(c *Reserve) uint32 {
 	s.scratch = c.appendRequest(s.scratch[:0])
 	return crc32.Checksum(s.scratch, castagnoli)
-}
-
-// compact drops the entries that no longer hold.
-func (h *deadlines) compact(holds func(deadline) bool) {
-	h.entries = slices.DeleteFunc(h.entries, func(e deadline) bool { return !holds(e) })
-	for i := len(h.entries)/2 - 1; i >= 0; i-- {
-		h.sink(i, h.entries[i])
-	}
 }

@@ -59,7 +59,7 @@ func (s *State) NextDue(st *Step) (ok bool) {
 		return false
 	}
 	t := &s.timers[first.ref]
-	ref := t.entries[0].ref
+	ref := t.first().ref
 	t.pop()
 	st.Reset(Entry{Command: &expire{ref: ref}})
 	return true
