@@ -74,7 +74,9 @@ func (w *walk) begin(ctx context.Context) error {
 // it is stored first.
 func (w *walk) begun(ctx context.Context, deadline time.Time) error {
 	if w.p.Provider == "" {
-		return w.soften(StatusSettled)
+		next := w.p
+		next.Status = StatusSettled
+		return w.save(ctx, Change{Payment: next})
 	}
 	if w.p.Method == payment.MethodCard || deadline.IsZero() {
 		return w.soften(StatusBegun)

@@ -76,8 +76,7 @@ CREATE TRIGGER payments_transition BEFORE UPDATE ON payments FOR EACH ROW
     WHEN (OLD.status <> NEW.status AND (OLD.status, NEW.status) NOT IN (
         ('created', 'begun'), ('created', 'cleared'), ('created', 'review'),
         ('created', 'rejected'), ('created', 'pending'), ('created', 'authorised'),
-        ('created', 'settled'), ('created', 'declined'), ('created', 'captured'),
-        ('created', 'surplus'),
+        ('created', 'settled'), ('created', 'declined'),
         ('begun', 'cleared'), ('begun', 'review'), ('begun', 'rejected'), ('begun', 'pending'),
         ('begun', 'authorised'), ('begun', 'settled'), ('begun', 'declined'),
         ('cleared', 'rejected'), ('cleared', 'pending'), ('cleared', 'authorised'),
@@ -174,7 +173,7 @@ CREATE INDEX webhook_events_due ON webhook_events (due_at) WHERE due_at IS NOT N
 CREATE TABLE payment_events (
     id       bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     kind     text        NOT NULL CHECK (kind ~ '^(payment|refund)\.[a-z_]+$'),
-    payment  text        NOT NULL REFERENCES payments (id),
+    payment  text        NOT NULL,
     order_id uuid        NOT NULL,
     tenant   text        NOT NULL,
     currency text        NOT NULL,

@@ -1,0 +1,262 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"numera/engine/inventory"
+	"numera/gateway/order"
+	"numera/gateway/payment"
+)
+
+// Payments are the rows of payments: an order.Store. Any goroutine may call them.
+type Payments struct {
+	pool     *pgxpool.Pool
+	orders   *Orders
+	patience time.Duration
+}
+
+var _ order.Store = (*Payments)(nil)
+
+// NewPayments uses a pool of a migrated database. patience is how long a webhook may stand still
+// before it is handed to its queue; zero: 15 s.
+func NewPayments(pool *pgxpool.Pool, patience time.Duration) *Payments {
+	if patience <= 0 {
+		patience = 15 * time.Second
+	}
+	return &Payments{pool: pool, orders: NewOrders(pool), patience: patience}
+}
+
+// mayPay are the statuses of payments that count as attempts.
+var mayPay = func() (may []string) {
+	for _, status := range order.Statuses() {
+		if status.MayPay() {
+			may = append(may, string(status))
+		}
+	}
+	return may
+}()
+
+// createSQL stores a payment if its order has a row, its key is new, and not too many others of the
+// order are under way; it says what of that was not so.
+const createSQL = `
+WITH known AS (SELECT FROM orders WHERE day = date '1970-01-01' + @day::int AND id = @order),
+under_way AS (
+	SELECT count(*) AS attempts FROM payments WHERE order_id = @order AND status = ANY (@may_pay)
+), made AS (
+	INSERT INTO payments (id, tenant, order_day, order_id, buyer, key, fingerprint, method, provider,
+		account, capture_at, late, currency, amount, status, expires_at, due_at, created_at)
+	SELECT @id, @tenant, date '1970-01-01' + @day::int, @order, @buyer, @key, @fingerprint, @method,
+		nullif(@provider::text, ''), @account, @capture_at, @late, @currency, @amount, @status,
+		@expires_at, @due_at, @created_at
+	FROM known, under_way WHERE attempts < @most
+	ON CONFLICT (order_id, key) DO NOTHING
+	RETURNING id
+), secret AS (
+	INSERT INTO payers (payment, card_token, name, email, document, phone)
+	SELECT id, @card_token, @name, @email, @document, @phone FROM made
+)
+SELECT EXISTS (SELECT FROM made) AS made, EXISTS (SELECT FROM known) AS known`
+
+// Create implements order.Store.
+func (s *Payments) Create(
+	ctx context.Context, p order.Payment, secret order.Secret, o *inventory.OrderView,
+) (order.Payment, bool, error) {
+	made, known, err := s.insert(ctx, p, secret)
+	if err == nil && !made && !known {
+		// The order is newer than its row: it comes from the same read as the payment's amount.
+		if err = s.orders.Upsert(ctx, o); err == nil {
+			made, _, err = s.insert(ctx, p, secret)
+		}
+	}
+	if err != nil {
+		return order.Payment{}, false, fmt.Errorf("postgres: create payment: %w", err)
+	}
+	if made {
+		p.Version, p.UpdatedAt = 1, p.CreatedAt
+		return p, true, nil
+	}
+	stored, err := s.ByKey(ctx, p.Order, p.Key)
+	if errors.Is(err, order.ErrPaymentNotFound) {
+		return order.Payment{}, false, order.ErrTooManyAttempts
+	}
+	return stored, false, err
+}
+
+func (s *Payments) insert(
+	ctx context.Context, p order.Payment, secret order.Secret,
+) (made, known bool, err error) {
+	err = s.pool.QueryRow(ctx, createSQL, pgx.NamedArgs{
+		"id": string(p.ID), "tenant": p.Tenant, "day": dayOf(p.Order), "order": [16]byte(p.Order),
+		"buyer": string(p.Buyer), "key": p.Key, "fingerprint": p.Fingerprint,
+		"method": string(p.Method), "provider": p.Provider, "account": p.Account,
+		"capture_at": string(p.Policy.CaptureAt), "late": string(p.Policy.Late),
+		"currency": p.Amount.Currency, "amount": p.Amount.Amount, "status": string(p.Status),
+		"expires_at": p.ExpiresAt, "due_at": p.DueAt, "created_at": p.CreatedAt,
+		"may_pay": mayPay, "most": order.MaxAttempts,
+		"card_token": secret.CardToken, "name": secret.Payer.Name, "email": secret.Payer.Email,
+		"document": secret.Payer.Document, "phone": secret.Payer.Phone,
+	}).Scan(&made, &known)
+	return made, known, err
+}
+
+// paymentRow is a row of payments.
+type paymentRow struct {
+	ID            string
+	Tenant        string
+	OrderID       [16]byte
+	Buyer         string
+	Key           string
+	Fingerprint   []byte
+	Method        string
+	Provider      *string
+	Account       string
+	Reference     *string
+	CaptureAt     string
+	Late          string
+	Currency      string
+	Amount        int64
+	Captured      int64
+	Refunding     int64
+	Refunded      int64
+	Status        string
+	Version       int64
+	ReturnToStock bool
+	Action        []byte
+	DeclinedBy    string
+	ExpiresAt     time.Time
+	LapsesAt      *time.Time
+	DueAt         *time.Time
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
+}
+
+const paymentColumns = `id, tenant, order_id, buyer, key, fingerprint, method, provider, account,
+	reference, capture_at, late, currency, amount, captured, refunding, refunded, status, version,
+	return_to_stock, action, declined_by, expires_at, lapses_at, due_at, created_at, updated_at`
+
+func (r *paymentRow) payment() (order.Payment, error) {
+	p := order.Payment{
+		ID: inventory.PaymentID(r.ID), Tenant: r.Tenant, Order: r.OrderID,
+		Buyer: inventory.BuyerID(r.Buyer), Key: r.Key, Fingerprint: r.Fingerprint,
+		Method: payment.Method(r.Method), Provider: valueOf(r.Provider), Account: r.Account,
+		Reference: valueOf(r.Reference),
+		Policy: order.Policy{
+			CaptureAt: order.CaptureAt(r.CaptureAt), Late: order.Late(r.Late),
+		},
+		Amount:   payment.Money{Amount: r.Amount, Currency: r.Currency},
+		Captured: r.Captured, Refunding: r.Refunding, Refunded: r.Refunded,
+		Status: order.Status(r.Status), Version: r.Version, ReturnToStock: r.ReturnToStock,
+		DeclinedBy: r.DeclinedBy, ExpiresAt: r.ExpiresAt, LapsesAt: valueOf(r.LapsesAt),
+		DueAt: valueOf(r.DueAt), CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
+	}
+	if r.Action != nil {
+		if err := json.Unmarshal(r.Action, &p.Action); err != nil {
+			return order.Payment{}, fmt.Errorf("postgres: action of %s: %w", r.ID, err)
+		}
+	}
+	return p, nil
+}
+
+// valueOf is what p points at, or zero.
+func valueOf[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+// orNull is a pointer to v, or nil if it is zero.
+func orNull[T comparable](v T) *T {
+	if v == *new(T) {
+		return nil
+	}
+	return &v
+}
+
+const (
+	paymentSQL     = `SELECT ` + paymentColumns + ` FROM payments WHERE id = $1`
+	byKeySQL       = `SELECT ` + paymentColumns + ` FROM payments WHERE order_id = $1 AND key = $2`
+	byReferenceSQL = `SELECT ` + paymentColumns + ` FROM payments
+		WHERE provider = $1 AND reference = $2`
+	ofOrderSQL = `SELECT ` + paymentColumns + ` FROM payments WHERE order_id = $1
+		ORDER BY created_at, id`
+	secretSQL = `SELECT card_token, name, email, document, phone FROM payers WHERE payment = $1`
+)
+
+// Payment implements order.Store.
+func (s *Payments) Payment(ctx context.Context, id inventory.PaymentID) (order.Payment, error) {
+	return s.one(ctx, paymentSQL, string(id))
+}
+
+// ByKey implements order.Store.
+func (s *Payments) ByKey(
+	ctx context.Context, id inventory.OrderID, key string,
+) (order.Payment, error) {
+	return s.one(ctx, byKeySQL, [16]byte(id), key)
+}
+
+// ByReference implements order.Store.
+func (s *Payments) ByReference(
+	ctx context.Context, provider, reference string,
+) (order.Payment, error) {
+	return s.one(ctx, byReferenceSQL, provider, reference)
+}
+
+// OfOrder implements order.Store.
+func (s *Payments) OfOrder(ctx context.Context, id inventory.OrderID) ([]order.Payment, error) {
+	return s.query(ctx, ofOrderSQL, [16]byte(id))
+}
+
+func (s *Payments) one(ctx context.Context, sql string, args ...any) (order.Payment, error) {
+	payments, err := s.query(ctx, sql, args...)
+	if err != nil {
+		return order.Payment{}, err
+	}
+	if len(payments) == 0 {
+		return order.Payment{}, order.ErrPaymentNotFound
+	}
+	return payments[0], nil
+}
+
+func (s *Payments) query(ctx context.Context, sql string, args ...any) ([]order.Payment, error) {
+	rows, _ := s.pool.Query(ctx, sql, args...)
+	read, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[paymentRow])
+	if err != nil {
+		return nil, fmt.Errorf("postgres: read payments: %w", err)
+	}
+	payments := make([]order.Payment, len(read))
+	for i, row := range read {
+		if payments[i], err = row.payment(); err != nil {
+			return nil, err
+		}
+	}
+	return payments, nil
+}
+
+// Secret implements order.Store.
+func (s *Payments) Secret(ctx context.Context, id inventory.PaymentID) (order.Secret, error) {
+	type row struct{ CardToken, Name, Email, Document, Phone string }
+	rows, _ := s.pool.Query(ctx, secretSQL, string(id))
+	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[row])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return order.Secret{}, order.ErrPaymentNotFound
+	}
+	if err != nil {
+		return order.Secret{}, fmt.Errorf("postgres: read payer: %w", err)
+	}
+	return order.Secret{CardToken: r.CardToken, Payer: payment.Payer{
+		Name: r.Name, Email: r.Email, Document: r.Document, Phone: r.Phone,
+	}}, nil
+}
+
+// Raise implements order.Store.
+func (s *Payments) Raise(ctx context.Context, f order.Finding) error {
+	return raise(ctx, s.pool, Finding{Kind: f.Kind, Subject: f.Subject, Detail: f.Detail})
+}
