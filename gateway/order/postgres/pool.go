@@ -11,6 +11,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"embed"
 	"fmt"
 	"io/fs"
@@ -85,7 +86,10 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool) (version int64, err error)
 	db := stdlib.OpenDBFromPool(pool)
 	defer db.Close()
 	provider, err := goose.NewProvider(goose.DialectPostgres, db, files,
-		goose.WithSessionLocker(once), goose.WithDisableGlobalRegistry(true))
+		goose.WithSessionLocker(once), goose.WithDisableGlobalRegistry(true),
+		goose.WithGoMigrations(goose.NewGoMigration(versionOfJobs, &goose.GoFunc{
+			RunDB: func(ctx context.Context, _ *sql.DB) error { return migrateJobs(ctx, pool) },
+		}, nil)))
 	if err != nil {
 		return 0, fmt.Errorf("postgres: migrate: %w", err)
 	}
