@@ -32,7 +32,7 @@ func TestWhatNeverLeftIsUnavailable(t *testing.T) {
 	nobody := "http://" + listener.Addr().String()
 	require.NoError(t, listener.Close())
 	require.ErrorIs(t, failure(t, client, nobody), payment.ErrUnavailable, "connection refused")
-	require.ErrorIs(t, failure(t, client, "http://nowhere.invalid"), payment.ErrUnavailable, "no such name")
+	require.ErrorIs(t, failure(t, client, "http://nowhere.invalid"), payment.ErrUnavailable, "name")
 
 	arrived := make(chan struct{}, 1)
 	release := make(chan struct{})

@@ -1,0 +1,267 @@
+package simulator
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"numera/gateway/payment"
+)
+
+// request is the body of every call; each operation reads its part of it.
+type request struct {
+	Payment     string         `json:"payment"`
+	Charge      string         `json:"charge,omitempty"` // the provider's id, if the caller knows it
+	Order       string         `json:"order,omitempty"`
+	Method      payment.Method `json:"method,omitempty"`
+	Amount      int64          `json:"amount,omitempty"`
+	Currency    string         `json:"currency,omitempty"`
+	CaptureNow  bool           `json:"capture_now,omitempty"`
+	CardToken   string         `json:"card_token,omitempty"`
+	ExpiresAt   time.Time      `json:"expires_at,omitzero"`
+	Description string         `json:"description,omitempty"`
+	Refund      string         `json:"refund,omitempty"`
+	Reason      string         `json:"reason,omitempty"`
+	Payer       *payer         `json:"payer,omitempty"`
+
+	host string // that it was sent to
+}
+
+// payer is read, for a key's parameters, and not kept.
+type payer struct {
+	Name     string `json:"name,omitempty"`
+	Email    string `json:"email,omitempty"`
+	Document string `json:"document,omitempty"`
+	Phone    string `json:"phone,omitempty"`
+}
+
+// keyed is a call that is bound to its key. done is closed when the answer is there.
+type keyed struct {
+	print  string // of operation and parameters
+	done   chan struct{}
+	answer answer
+}
+
+// answer is an HTTP answer. Status 0: the connection ends without one.
+type answer struct {
+	Status int             `json:"status"`
+	Body   json.RawMessage `json:"body"`
+}
+
+var noAnswer answer
+
+func failed(r *refusal) answer {
+	body, _ := json.Marshal(r) // two texts
+	return answer{r.Status, body}
+}
+
+var (
+	busy     = &refusal{http.StatusTooManyRequests, "busy", "too many calls"}
+	broken   = &refusal{http.StatusInternalServerError, "error", "scripted"}
+	underWay = &refusal{http.StatusConflict, "in_progress", "a call is under way"}
+	keyBound = &refusal{
+		http.StatusUnprocessableEntity, "key_reused", "the key was used with other parameters",
+	}
+)
+
+// call carries out one call, with the faults that await it. The effect does not wait for whoever
+// asked: a caller that has left has its effect all the same.
+func (s *Server) call(ctx context.Context, on Operation, key string, r *request, raw []byte) answer {
+	s.mu.Lock()
+	l := s.ledger(r)
+	if on == OnAuthorise {
+		l.order = r.Order
+		if err := s.readMarkers(l, r.CardToken, r.Description); err != nil {
+			s.mu.Unlock()
+			return failed(&refusal{http.StatusUnprocessableEntity, "marker", err.Error()})
+		}
+	}
+	fault, slow := s.script.take(on, l)
+	record := len(l.calls)
+	l.calls = append(l.calls, Call{on, key, s.now(), fault.Kind, 0})
+	s.mu.Unlock()
+
+	given := s.meet(ctx, on, key, r, raw, fault, slow)
+	s.mu.Lock()
+	l.calls[record].Status = given.Status
+	s.mu.Unlock()
+	return given
+}
+
+// meet answers as the fault has it.
+func (s *Server) meet(ctx context.Context, on Operation, key string, r *request, raw []byte,
+	fault Fault, slow time.Duration,
+) answer {
+	switch fault.Kind {
+	case TimeoutBefore:
+		s.hang(ctx)
+		return noAnswer
+	case CutBefore:
+		return noAnswer
+	case ErrorBefore:
+		return failed(broken)
+	case Busy:
+		return failed(busy)
+	}
+	given := s.once(ctx, on, key, r, raw, fault, slow)
+	switch fault.Kind {
+	case TimeoutAfter:
+		s.hang(ctx)
+		return noAnswer
+	case CutAfter:
+		return noAnswer
+	case ErrorAfter:
+		return failed(broken)
+	}
+	return given
+}
+
+// hang waits until the caller loses patience.
+func (s *Server) hang(ctx context.Context) {
+	patience := time.NewTimer(s.config.HangTime)
+	defer patience.Stop()
+	select {
+	case <-ctx.Done():
+	case <-patience.C:
+	case <-s.closing:
+	}
+}
+
+// once acts for a key once, and has everybody else who comes with it wait for the answer.
+func (s *Server) once(ctx context.Context, on Operation, key string, r *request, raw []byte,
+	fault Fault, slow time.Duration,
+) answer {
+	if on == OnLookUp {
+		s.pause(slow)
+		return s.lookUp(r)
+	}
+	sum := sha256.Sum256(append([]byte(on), raw...))
+	print := hex.EncodeToString(sum[:])
+	s.mu.Lock()
+	if bound, known := s.keys[key]; known {
+		s.mu.Unlock()
+		if bound.print != print {
+			return failed(keyBound)
+		}
+		select {
+		case <-bound.done:
+			return bound.answer
+		case <-ctx.Done():
+			return noAnswer
+		}
+	}
+	bound := &keyed{print: print, done: make(chan struct{})}
+	s.keys[key] = bound
+	l := s.ledger(r)
+	if on == OnAuthorise {
+		l.creating++
+	}
+	s.mu.Unlock()
+	s.pause(slow)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if on == OnAuthorise {
+		l.creating--
+	}
+	bound.answer = s.act(on, l, r, fault)
+	close(bound.done)
+	if bound.answer.Status/100 == 4 {
+		delete(s.keys, key)
+	} else {
+		s.remember(l, &boundKey{key, print, bound.answer})
+	}
+	return bound.answer
+}
+
+// pause is slowness, which a closing server cuts short.
+func (s *Server) pause(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	select {
+	case <-time.After(d):
+	case <-s.closing:
+	}
+}
+
+// act has the effect, and says what came of it.
+func (s *Server) act(on Operation, l *ledger, r *request, fault Fault) answer {
+	if fault.Kind == ErrorStored {
+		return failed(broken)
+	}
+	var result any
+	var err error
+	if on == OnAuthorise {
+		result, err = s.authorise(l, r, fault)
+	} else if _, c := s.find(l.chargeID(r)); c == nil {
+		err = errNoSuchCharge
+	} else {
+		result = c
+		switch on {
+		case OnCapture:
+			err = s.capture(l, c, r, fault)
+		case OnVoid:
+			s.void(l, c)
+		case OnRefund:
+			result, err = s.refund(l, c, r, fault)
+		}
+	}
+	if err != nil {
+		return failed(asRefusal(err))
+	}
+	body, err := json.Marshal(result)
+	if err != nil {
+		return failed(asRefusal(err))
+	}
+	return answer{http.StatusOK, body}
+}
+
+// lookUp tells the charge that matters: the named one, or of a payment's the one that holds money.
+func (s *Server) lookUp(r *request) answer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.ledger(r)
+	_, c := s.find(l.chargeID(r))
+	switch {
+	case c == nil && l.creating > 0:
+		return failed(underWay)
+	case c == nil:
+		return failed(asRefusal(errNoSuchCharge))
+	}
+	body, err := json.Marshal(c)
+	if err != nil {
+		return failed(asRefusal(err))
+	}
+	return answer{http.StatusOK, body}
+}
+
+// ledger is of the payment that a call is about, made if it is new.
+func (s *Server) ledger(r *request) *ledger {
+	if e, known := s.charges[r.Charge]; known {
+		return e.ledger
+	}
+	l := s.payments[r.Payment]
+	if l == nil {
+		l = &ledger{payment: r.Payment}
+		s.payments[r.Payment] = l
+		s.order = append(s.order, l)
+	}
+	return l
+}
+
+// chargeID is the named charge, or the first that holds or held money, or the latest.
+func (l *ledger) chargeID(r *request) string {
+	if r.Charge != "" {
+		return r.Charge
+	}
+	for _, c := range l.charges {
+		if c.Status == payment.StatusCaptured || c.Status == payment.StatusAuthorised {
+			return c.ID
+		}
+	}
+	return l.payment
+}

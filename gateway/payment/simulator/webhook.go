@@ -1,0 +1,308 @@
+package simulator
+
+import (
+	"bytes"
+	"container/heap"
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"numera/gateway/payment"
+)
+
+// notice is the body of a webhook: the charge as it was when the event happened.
+type notice struct {
+	ID      string    `json:"id"`
+	Type    string    `json:"type"`
+	Account string    `json:"account"`
+	At      time.Time `json:"at"`
+	Charge  *Charge   `json:"charge"`
+}
+
+// event is a webhook that waits to be sent.
+type event struct {
+	payment  string
+	body     []byte
+	forged   bool
+	due      time.Time
+	number   uint64 // of its lane: the order of those that are due together
+	attempts int
+}
+
+// announce sends what happened, as the script has it. The charge is read before it returns.
+func (s *Server) announce(l *ledger, kind string, c *Charge) {
+	if s.config.WebhookURL == "" {
+		return
+	}
+	fault, slow := s.script.take(OnWebhook, l)
+	e := s.event(l, kind, c)
+	e.due = e.due.Add(slow)
+	var events []event
+	switch fault.Kind {
+	case WebhookNone:
+	case WebhookReorder:
+		l.held = append(l.held, e)
+		return
+	case WebhookDuplicate:
+		events = []event{e, e}
+	case WebhookLate:
+		e.due = e.due.Add(fault.delay())
+		events = []event{e}
+	case WebhookForged:
+		claim := c.copy()
+		claim.Status, claim.Captured = payment.StatusCaptured, claim.Amount
+		forged := s.event(l, "charge.captured", &claim)
+		forged.forged, forged.due = true, e.due
+		events = []event{forged, e}
+	default:
+		events = []event{e}
+	}
+	for _, held := range l.held {
+		held.due = e.due // those that are due together keep this order
+		events = append(events, held)
+	}
+	l.held = nil
+	for _, e := range events {
+		s.webhooks.send(e)
+	}
+}
+
+func (s *Server) event(l *ledger, kind string, c *Charge) event {
+	n := notice{s.newID("evt"), kind, s.config.Account, s.now(), c}
+	body, err := json.Marshal(n)
+	if err != nil {
+		panic(fmt.Sprintf("simulator: an event cannot be written: %v", err))
+	}
+	return event{payment: l.payment, body: body, due: time.Now()}
+}
+
+// Claim is a webhook made by hand: that a charge is, or was, in a status.
+type Claim struct {
+	Status payment.Status `json:"status"`
+	Times  int            `json:"times,omitempty"` // the same event so often; 0: once
+	Forged bool           `json:"forged,omitempty"`
+}
+
+// Announce sends a webhook that the charge's history does not call for.
+func (s *Server) Announce(id string, claim Claim) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, c := s.find(id)
+	if c == nil {
+		return ErrNoCharge
+	}
+	as := c.copy()
+	as.Status = claim.Status
+	e := s.event(l, "charge."+string(claim.Status), &as)
+	e.forged = claim.Forged
+	for range max(claim.Times, 1) {
+		s.webhooks.send(e)
+	}
+	return nil
+}
+
+// Deliveries counts webhooks.
+type Deliveries struct {
+	Waiting   int `json:"waiting"`   // to be sent, again or for the first time
+	Delivered int `json:"delivered"` // answered with 2xx
+	Refused   int `json:"refused"`   // attempts that were answered otherwise, or not at all
+	Dropped   int `json:"dropped"`   // given up after 12 attempts, or more than 100,000 waiting
+}
+
+// Deliveries is how the webhooks are doing.
+func (s *Server) Deliveries() Deliveries { return s.webhooks.count() }
+
+const (
+	maxAttempts = 12 // over a minute and a half
+	maxWaiting  = 100_000
+)
+
+// sender delivers webhooks on lanes: those of one payment in the order in which they are due.
+type sender struct {
+	config  Config
+	client  *http.Client
+	lanes   []*lane
+	ctx     context.Context
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	mu     sync.Mutex
+	counts Deliveries
+}
+
+// lane is the queue of one goroutine.
+type lane struct {
+	mu    sync.Mutex
+	queue queue
+	last  uint64
+	wake  chan struct{} // has room for one
+}
+
+func newSender(config Config) *sender {
+	ctx, stop := context.WithCancel(context.Background())
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = config.WebhookLanes
+	s := &sender{
+		config: config, ctx: ctx, stop: stop,
+		client: &http.Client{Transport: transport, Timeout: 10 * time.Second},
+	}
+	if config.WebhookURL == "" {
+		return s
+	}
+	for range config.WebhookLanes {
+		l := &lane{wake: make(chan struct{}, 1)}
+		s.lanes = append(s.lanes, l)
+		s.running.Go(func() { s.run(l) })
+	}
+	return s
+}
+
+func (s *sender) close() {
+	s.stop()
+	s.running.Wait()
+	s.client.CloseIdleConnections()
+}
+
+func (s *sender) count() Deliveries {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts
+}
+
+// send queues an event; a full queue drops it, as a real provider gives up.
+func (s *sender) send(e event) {
+	if len(s.lanes) == 0 {
+		return
+	}
+	s.mu.Lock()
+	full := s.counts.Waiting >= maxWaiting
+	if full {
+		s.counts.Dropped++
+	} else {
+		s.counts.Waiting++
+	}
+	s.mu.Unlock()
+	if full {
+		return
+	}
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(e.payment))
+	s.lanes[hash.Sum32()%uint32(len(s.lanes))].push(e)
+}
+
+func (l *lane) push(e event) {
+	l.mu.Lock()
+	l.last++
+	e.number = l.last
+	heap.Push(&l.queue, e)
+	l.mu.Unlock()
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// pop takes what is due, or says how long to wait for it.
+func (l *lane) pop(now time.Time) (e event, wait time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.queue) == 0 {
+		return event{}, time.Hour
+	}
+	if wait := l.queue[0].due.Sub(now); wait > 0 {
+		return event{}, wait
+	}
+	return heap.Pop(&l.queue).(event), 0
+}
+
+func (s *sender) run(l *lane) {
+	for s.ctx.Err() == nil {
+		e, wait := l.pop(time.Now())
+		if wait == 0 {
+			s.attempt(l, e)
+			continue
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-l.wake:
+		case <-timer.C:
+		case <-s.ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// attempt delivers an event or queues it again, later every time. A forged one is sent once.
+func (s *sender) attempt(l *lane, e event) {
+	err := s.deliver(e)
+	e.attempts++
+	again := err != nil && !e.forged && e.attempts < maxAttempts
+	s.mu.Lock()
+	switch {
+	case err == nil:
+		s.counts.Delivered++
+	case again || e.forged:
+		s.counts.Refused++
+	default:
+		s.counts.Refused++
+		s.counts.Dropped++
+	}
+	if !again {
+		s.counts.Waiting--
+	}
+	s.mu.Unlock()
+	if again {
+		e.due = time.Now().Add(min(50*time.Millisecond<<e.attempts, 15*time.Second))
+		l.push(e)
+	}
+}
+
+func (s *sender) deliver(e event) error {
+	r, err := http.NewRequestWithContext(s.ctx, http.MethodPost, s.config.WebhookURL,
+		bytes.NewReader(e.body))
+	if err != nil {
+		return err
+	}
+	secrets := s.config.WebhookSecrets
+	if e.forged {
+		secrets = []string{"forged"}
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set(SignatureHeader, Sign(secrets, s.config.Now(), e.body))
+	response, err := s.client.Do(r)
+	if err != nil {
+		return err
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10))
+	_ = response.Body.Close()
+	if response.StatusCode/100 != 2 {
+		return fmt.Errorf("simulator: webhook answered with %d", response.StatusCode)
+	}
+	return nil
+}
+
+// queue is a heap of events by the time they are due.
+type queue []event
+
+func (q queue) Len() int      { return len(q) }
+func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q *queue) Push(e any)   { *q = append(*q, e.(event)) }
+func (q queue) Less(i, j int) bool {
+	if q[i].due.Equal(q[j].due) {
+		return q[i].number < q[j].number
+	}
+	return q[i].due.Before(q[j].due)
+}
+
+func (q *queue) Pop() any {
+	last := len(*q) - 1
+	e := (*q)[last]
+	(*q)[last] = event{}
+	*q = (*q)[:last]
+	return e
+}
