@@ -30,10 +30,10 @@ type account struct {
 // The breaker of an account decides where new payments go, and nothing else: a payment that has an
 // account keeps it, however ill it is, since the money may be there.
 const (
-	accountFailurePercent = 50
-	accountFailureCalls   = 10 // fewer say nothing
-	accountFailurePeriod  = 30 * time.Second
-	accountRest           = 15 * time.Second
+	accountFailureRate   = 0.5
+	accountFailureCalls  = 10 // fewer say nothing
+	accountFailurePeriod = 30 * time.Second
+	accountRest          = 15 * time.Second
 )
 
 func newAccount(a Account, config Config) *account {
@@ -41,7 +41,7 @@ func newAccount(a Account, config Config) *account {
 		Account: a, timeout: config.CallTimeout, room: make(chan struct{}, config.Calls),
 		breaker: circuitbreaker.NewBuilder[any]().
 			WithFailureRateThreshold(
-				accountFailurePercent, accountFailureCalls, accountFailurePeriod).
+				accountFailureRate, accountFailureCalls, accountFailurePeriod).
 			WithDelay(accountRest).Build(),
 	}
 }

@@ -10,14 +10,20 @@ import (
 )
 
 // find asks the provider what it knows of a payment that an earlier walk may have asked it for. Only
-// if it knows of nothing does the payment go on as a fresh one.
+// if it knows of nothing does the payment go on as a fresh one; when its time is over it does not,
+// so that a provider that cannot be asked with success does not hold the order for ever.
 func (w *walk) find(ctx context.Context) error {
 	err := w.lookUp(ctx)
-	if errors.Is(err, payment.ErrNotFound) {
-		w.fresh = true
-		return nil
+	if !errors.Is(err, payment.ErrNotFound) {
+		return err
 	}
-	return err
+	if w.c.config.Now().After(w.p.ExpiresAt) {
+		next := w.p
+		next.Status, next.DeclinedBy = StatusDeclined, "expired"
+		return w.save(ctx, Change{Payment: next})
+	}
+	w.fresh = true
+	return nil
 }
 
 // lookUp asks for the charge, and takes from it what is new.

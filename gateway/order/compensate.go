@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"numera/engine/inventory"
@@ -73,19 +74,33 @@ func (w *walk) capture(ctx context.Context) error {
 	var charge payment.Charge
 	err := w.provider(ctx, func(ctx context.Context, p payment.Provider) (err error) {
 		charge, err = p.Capture(ctx, payment.Capture{
-			Key: string(w.p.ID) + "-capture", Reference: w.reference(), Amount: w.p.Amount,
+			Key: w.key("capture"), Reference: w.reference(), Amount: w.p.Amount,
 		})
 		return err
 	})
 	return w.did(ctx, "capture", charge, err)
 }
 
+// key is that of a call about the payment's charge: the same for every repetition. But a provider may
+// have stored a failure under it, which it then repeats for ever. A key that has not worked for long
+// is given up for another: that a charge is captured, or voided, once is certain without it.
+func (w *walk) key(call string) string {
+	key := string(w.p.ID) + "-" + call
+	if n := w.c.config.Now().Sub(w.p.UpdatedAt) / w.c.keyLife(); n > 0 {
+		key += "-" + strconv.FormatInt(int64(n), 10)
+	}
+	return key
+}
+
+// keyLife is for how long a call is repeated with one key.
+func (c *Checkout) keyLife() time.Duration { return 20 * c.config.Patience }
+
 // void gives back what is not captured, or finds that it was paid meanwhile.
 func (w *walk) void(ctx context.Context) error {
 	var charge payment.Charge
 	err := w.provider(ctx, func(ctx context.Context, p payment.Provider) (err error) {
 		charge, err = p.Void(ctx, payment.Void{
-			Key: string(w.p.ID) + "-void", Reference: w.reference(),
+			Key: w.key("void"), Reference: w.reference(),
 		})
 		return err
 	})
@@ -230,6 +245,12 @@ func (w *walk) drive(ctx context.Context, r *Refund) error {
 			if same(r, &charge.Refunds[i]) {
 				return w.drove(ctx, r, charge.Refunds[i])
 			}
+		}
+		if r.Status == RefundRequested && w.c.config.Now().Sub(r.CreatedAt) > w.c.keyLife() {
+			// The provider does not know it however often it was asked: see key.
+			return w.drove(ctx, r, payment.Refund{
+				ID: r.ID, Amount: r.Amount, Status: payment.RefundFailed,
+			})
 		}
 		w.refund = r.ID
 	}

@@ -40,12 +40,12 @@ type Config struct {
 	Client *http.Client // default: one of its own, with at most 64 connections
 }
 
-// The breaker opens when failurePercent of the calls within failurePeriod have failed, of which
+// The breaker opens when failureRate of the calls within failurePeriod have failed, of which
 // there were failureCalls at least: fewer say nothing.
 const (
-	failurePercent = 20
-	failurePeriod  = 30 * time.Second
-	failureCalls   = 10
+	failureRate   = 0.2
+	failurePeriod = 30 * time.Second
+	failureCalls  = 10
 )
 
 // ErrService is returned when the service did not answer as it should.
@@ -74,7 +74,7 @@ func New(config Config) *Service {
 		}}
 	}
 	breaker := circuitbreaker.NewBuilder[order.Verdict]().
-		WithFailureRateThreshold(failurePercent, failureCalls, failurePeriod).
+		WithFailureRateThreshold(failureRate, failureCalls, failurePeriod).
 		WithDelay(config.Rest).Build()
 	return &Service{
 		config: config, breaker: breaker, guarded: failsafe.With[order.Verdict](breaker),
