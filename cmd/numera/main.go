@@ -18,6 +18,7 @@ import (
 // NUMERA_ and the flag in capitals, - as _; the flag wins.
 type cli struct {
 	Dev   devCommand   `cmd:"" help:"Run everything in one process: NATS, shards, gateway, events."`
+	PSP   pspCommand   `cmd:"" name:"psp" help:"A payment provider to try and to test with: it remembers, and fails as it is told to."`
 	Bench benchCommand `cmd:"" help:"Load the system, check every sale afterwards, and report."`
 }
 
