@@ -20,6 +20,7 @@ import (
 
 	"numera/gateway"
 	"numera/gateway/events"
+	"numera/gateway/order/postgres"
 	"numera/gateway/shards"
 	"numera/shard"
 	"numera/shard/clock"
@@ -32,6 +33,8 @@ type devCommand struct {
 	NATS    string `name:"nats" default:"127.0.0.1:4222" help:"Address of the NATS server it starts. Port 0 picks one."`
 	NATSURL string `name:"nats-url" help:"Join this NATS server instead of starting one."`
 	Shards  int    `default:"0" help:"Number of shards, fixed when the data directory is made. 0: 8, or what it was made with."`
+
+	Postgres string `placeholder:"DSN" help:"PostgreSQL for orders and payments. Default: a private one under the data directory, from the machine's own programs."`
 
 	AdminToken   string   `help:"Bearer token of admins. Default: made from the data directory's secret, and printed."`
 	ServiceToken string   `help:"Bearer token of services, likewise."`
@@ -71,6 +74,7 @@ type dev struct {
 	admin, service string // tokens
 	http           net.Listener
 	bus            *bus
+	database       *database
 	stops          []func() error
 }
 
@@ -88,7 +92,8 @@ func (d *dev) stop() error {
 
 func (d *dev) start(ctx context.Context) error {
 	c := d.command
-	if err := os.MkdirAll(c.Data, 0o700); err != nil {
+	// Others may enter, not look: PostgreSQL runs as a user of its own when root starts it.
+	if err := os.MkdirAll(c.Data, 0o711); err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
 	var err error
@@ -117,6 +122,11 @@ func (d *dev) start(ctx context.Context) error {
 	if err := node.Ready(ready); err != nil {
 		return err
 	}
+	dir := filepath.Join(c.Data, "postgres")
+	if d.database, err = openDatabase(ctx, c.Postgres, dir, d.log); err != nil {
+		return err
+	}
+	d.onStop(d.database.close)
 	return d.startGateway(ctx, node, registry)
 }
 
@@ -150,11 +160,15 @@ func (d *dev) startGateway(
 		return err
 	}
 	d.onStop(func() error { client.Close(); return nil })
+	follower := postgres.Follow(d.database.pool, client, postgres.FollowerConfig{
+		Registerer: registry, Log: d.log,
+	})
+	d.onStop(func() error { follower.Close(); return nil })
 	d.admin = orDerived(c.AdminToken, node.Secret(), "admin token")
 	d.service = orDerived(c.ServiceToken, node.Secret(), "service token")
 	g, err := gateway.New(gateway.Config{
 		TokenSecret: derive(node.Secret(), "buyer tokens"), AdminToken: d.admin, ServiceToken: d.service,
-		CORSOrigins: c.CORSOrigin, Registry: registry, Log: d.log,
+		CORSOrigins: c.CORSOrigin, Degraded: follower.Degraded, Registry: registry, Log: d.log,
 	}, client)
 	if err != nil {
 		return err
@@ -211,6 +225,7 @@ numera is ready.
   HTTP   %[1]s   (the contract: %[1]s/openapi.json)
   NATS   %[4]s   (nats micro info numera)
   data   %[5]s
+  orders %[6]s
   admin token    %[2]s
   service token  %[3]s
 
@@ -223,5 +238,5 @@ Try, in another terminal: put a hundred numbers on sale, and buy two of them.
        -d '{"buyer":"ana","items":[{"product":"rifa-1","numbers":[17,42]}]}'
 
 Ctrl-C stops it.
-`, "\n"), url, d.admin, d.service, d.bus.url, d.command.Data)
+`, "\n"), url, d.admin, d.service, d.bus.url, d.command.Data, d.database)
 }

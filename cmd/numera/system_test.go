@@ -12,12 +12,15 @@ import (
 	"os/exec"
 	"os/signal"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"numera/gateway/order/postgres/postgrestest"
 )
 
 // childEnv tells this test binary to be numera: its processes can be killed like the real one.
@@ -34,7 +37,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(postgrestest.Run(m))
 }
 
 // system is a running `numera dev` in a process of its own, seen from outside.
@@ -54,7 +57,12 @@ const (
 
 var greeting = regexp.MustCompile(`(?m)^  (HTTP|NATS) +(\S+)`)
 
-// startSystem starts `numera dev` over a data directory and waits until it is ready.
+// databases are the DSNs of the systems that have been started, by data directory: a restarted one
+// finds its own again.
+var databases = map[string]string{}
+
+// startSystem starts `numera dev` over a data directory and waits until it is ready. Its PostgreSQL
+// is that of all tests unless the flags name one.
 func startSystem(t testing.TB, dir string, flags ...string) *system {
 	t.Helper()
 	s := &system{t: t, log: &bytes.Buffer{}, client: &http.Client{
@@ -65,6 +73,12 @@ func startSystem(t testing.TB, dir string, flags ...string) *system {
 		"dev", "--data", dir, "--http", "127.0.0.1:0", "--nats", "127.0.0.1:0", "--shards", "4",
 		"--admin-token", adminToken, "--service-token", serviceToken,
 	}, flags...)
+	if !slices.Contains(flags, "--postgres") {
+		if databases[dir] == "" {
+			databases[dir] = postgrestest.DSN(t)
+		}
+		arguments = append(arguments, "--postgres", databases[dir])
+	}
 	s.process = exec.Command(os.Args[0], arguments...)
 	s.process.Env = append(os.Environ(), childEnv+"=1")
 	s.process.Stderr = s.log

@@ -98,6 +98,7 @@ func (f *Follower) run(ctx context.Context) {
 		}
 		if errors.Is(err, errStandby) {
 			f.settle(nil)
+			f.measure(ctx)
 			sleep(ctx, standbyPause)
 			continue
 		}

@@ -25,27 +25,43 @@ type session struct {
 	stored  []offset // by shard, as the database has them; read by a shard's tail for itself only
 }
 
+// What the database may take for. It is not trusted to answer: a server that is stopped in its
+// tracks, or a network that swallows packets, says nothing for ever.
+const (
+	lookPatience  = 5 * time.Second  // for a row or two
+	writePatience = 20 * time.Second // for a transaction
+)
+
 // session works until something goes wrong with the database.
 func (f *Follower) session(ctx context.Context) error {
-	conn, err := f.lead(ctx)
+	starting, cancel := context.WithTimeout(ctx, writePatience)
+	defer cancel()
+	conn, err := f.lead(starting)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close(context.Background()) }() // it may be broken, which is why we end
+	defer closeBroken(conn)
 	s := &session{Follower: f, conn: conn, batches: make(chan *batch)}
-	if err := s.begin(ctx); err != nil {
+	if err := s.begin(starting); err != nil {
 		return err
 	}
 	f.settle(nil)
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, stop := context.WithCancel(ctx)
 	var tails sync.WaitGroup
 	for shard, at := range s.stored {
 		tails.Go(func() { (&tail{session: s, shard: inventory.ShardID(shard), at: at}).run(ctx) })
 	}
 	err = s.write(ctx)
-	cancel()
+	stop()
 	tails.Wait()
 	return err
+}
+
+// closeBroken closes a connection that may be broken: then there is nobody to say goodbye to.
+func closeBroken(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx)
 }
 
 // followerLock is the key of the advisory lock of whoever writes the rows.
@@ -60,12 +76,14 @@ func (f *Follower) lead(ctx context.Context) (*pgx.Conn, error) {
 	}
 	var leads bool
 	err = pooled.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(followerLock)).Scan(&leads)
-	if err != nil || !leads {
-		pooled.Release()
-		if err != nil {
-			return nil, fmt.Errorf("lock: %w", err)
+	if err == nil && !leads {
+		if err = f.standBy(ctx, pooled.Conn()); err == nil {
+			err = errStandby
 		}
-		return nil, errStandby
+	}
+	if err != nil {
+		pooled.Release()
+		return nil, fmt.Errorf("lock: %w", err)
 	}
 	conn := pooled.Hijack()
 	_, err = conn.Exec(ctx, "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; "+
@@ -74,6 +92,18 @@ func (f *Follower) lead(ctx context.Context) (*pgx.Conn, error) {
 		return nil, errors.Join(err, conn.Close(ctx))
 	}
 	return conn, nil
+}
+
+// standBy notes how far the other Follower is.
+func (f *Follower) standBy(ctx context.Context, conn *pgx.Conn) error {
+	offsets, err := f.offsets(ctx, conn)
+	if err != nil {
+		return err
+	}
+	for shard, at := range offsets {
+		f.lag[shard].offset.Store(at.sequence)
+	}
+	return nil
 }
 
 // begin checks that the rows are this engine's, and reads how far they are.
@@ -100,7 +130,7 @@ func (s *session) begin(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("offsets: %w", err)
 	}
-	s.stored, err = s.offsets(ctx)
+	s.stored, err = s.offsets(ctx, s.conn)
 	for shard, at := range s.stored {
 		s.lag[shard].offset.Store(at.sequence)
 	}
@@ -108,12 +138,12 @@ func (s *session) begin(ctx context.Context) error {
 }
 
 // offsets reads how far the rows are, by shard.
-func (s *session) offsets(ctx context.Context) ([]offset, error) {
-	rows, err := s.conn.Query(ctx, "SELECT shard, sequence FROM shard_offsets")
+func (f *Follower) offsets(ctx context.Context, conn *pgx.Conn) ([]offset, error) {
+	rows, err := conn.Query(ctx, "SELECT shard, sequence FROM shard_offsets")
 	if err != nil {
 		return nil, fmt.Errorf("offsets: %w", err)
 	}
-	all := make([]offset, len(s.lag))
+	all := make([]offset, len(f.lag))
 	var shard int32
 	var sequence *int64
 	_, err = pgx.ForEachRow(rows, []any{&shard, &sequence}, func() error {
@@ -183,7 +213,9 @@ func (s *session) gather(ctx context.Context, first *batch) []*batch {
 // watch sees whether the offsets are what this session has written: a database that was emptied or
 // restored meanwhile has others.
 func (s *session) watch(ctx context.Context) error {
-	offsets, err := s.offsets(ctx)
+	ctx, cancel := context.WithTimeout(ctx, lookPatience)
+	defer cancel()
+	offsets, err := s.offsets(ctx, s.conn)
 	if err != nil {
 		return err
 	}
@@ -223,6 +255,8 @@ func (s *session) commit(ctx context.Context, batches []*batch) error {
 func (s *session) transact(ctx context.Context, orders []*inventory.OrderView, batches []*batch,
 	write func(context.Context, executor, []*inventory.OrderView) error,
 ) error {
+	ctx, cancel := context.WithTimeout(ctx, writePatience)
+	defer cancel()
 	if err := s.days.make(ctx, s.conn, orders); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"numera/engine/inventory"
@@ -151,7 +152,11 @@ func (t *tail) scan(ctx context.Context) error {
 	}
 	t.at = offset{true, sequence}
 	t.lag[t.shard].written(sequence, sequence)
-	t.config.Log.Info("scanned the orders of a shard", "shard", t.shard, "orders", orders,
+	level := slog.LevelInfo
+	if orders == 0 {
+		level = slog.LevelDebug
+	}
+	t.config.Log.Log(ctx, level, "scanned the orders of a shard", "shard", t.shard, "orders", orders,
 		"took", time.Since(began).Round(time.Millisecond))
 	return nil
 }

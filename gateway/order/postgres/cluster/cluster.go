@@ -200,7 +200,7 @@ func (c *Cluster) await(ctx context.Context) error {
 }
 
 func (c *Cluster) ensureDatabase(ctx context.Context) error {
-	conn, err := pgx.Connect(ctx, c.dsn("postgres"))
+	conn, err := pgx.Connect(ctx, dsn(c.config.Dir, "postgres"))
 	if err != nil {
 		return err
 	}
@@ -215,12 +215,16 @@ func (c *Cluster) ensureDatabase(ctx context.Context) error {
 
 const duplicateDatabase = "42P04"
 
-// DSN is how the database is reached, by this process's user and by root. It holds no secret.
-func (c *Cluster) DSN() string { return c.dsn(database) }
+// DSN is how the database of the cluster in dir is reached, by this process's user and by root,
+// once it runs. It holds no secret.
+func DSN(dir string) string { return dsn(dir, database) }
 
-func (c *Cluster) dsn(name string) string {
-	return fmt.Sprintf("host=%s port=%s user=%s dbname=%s", c.place.socket, port, user, name)
+func dsn(dir, name string) string {
+	return fmt.Sprintf("host=%s port=%s user=%s dbname=%s", socketDir(dir), port, user, name)
 }
+
+// DSN is that of its directory.
+func (c *Cluster) DSN() string { return DSN(c.config.Dir) }
 
 // Exited is closed when the postmaster has ended, asked to or not.
 func (c *Cluster) Exited() <-chan struct{} { return c.exited }

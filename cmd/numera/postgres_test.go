@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"numera/gateway/order/postgres"
+	"numera/gateway/order/postgres/cluster"
+	"numera/gateway/order/postgres/postgrestest"
+)
+
+// degraded is what /readyz names.
+func (s *system) degraded() []any {
+	s.t.Helper()
+	r := s.call("GET", "/readyz", "", "", "")
+	require.Equal(s.t, 200, r.status, r.text)
+	return r.body["degraded"].([]any)
+}
+
+// requireRows waits until every order of a product has a row with the same status, and no other
+// order has one.
+func (s *system) requireRows(dsn, product string) {
+	s.t.Helper()
+	pool := postgrestest.Open(s.t, dsn)
+	require.Eventually(s.t, func() bool {
+		rows, err := pool.Query(context.Background(),
+			"SELECT replace(id::text, '-', ''), status, buyer FROM orders")
+		if err != nil {
+			return false
+		}
+		have := map[string]string{}
+		for rows.Next() {
+			var id, status, buyer string
+			if rows.Scan(&id, &status, &buyer) == nil {
+				have[id] = status + buyer
+			}
+		}
+		if rows.Err() != nil {
+			return false
+		}
+		orders := s.orders(product)
+		for _, o := range orders {
+			if have[o["id"].(string)] != fmt.Sprint(o["status"], o["buyer"]) {
+				return false
+			}
+		}
+		return len(have) == len(orders)
+	}, 20*time.Second, 50*time.Millisecond, "%s\n%s", dsn, s.log)
+}
+
+// sell makes n orders of a product and pays for half of them.
+func (s *system) sell(name, product string, n int) {
+	s.t.Helper()
+	var selling sync.WaitGroup
+	for w := range 4 {
+		selling.Go(func() {
+			for k := w; k < n; k += 4 {
+				r := s.reserve(fmt.Sprint(name, k), "b", fmt.Sprintf(`{"product":%q,"quantity":2}`, product))
+				require.Equal(s.t, 201, r.status, r.text)
+				if k%2 == 0 {
+					path := fmt.Sprintf("/v1/orders/%s/confirm", r.order()["id"])
+					require.Equal(s.t, 200, s.call("POST", path, serviceToken, "", `{"payment":"p"}`).status)
+				}
+			}
+		})
+	}
+	selling.Wait()
+}
+
+// TestPrivatePostgres runs with a PostgreSQL of the system's own and kills them together.
+func TestPrivatePostgres(t *testing.T) {
+	dir := filepath.Join(postgrestest.Dir(t), "data")
+	s := startSystem(t, dir, "--postgres", "")
+	dsn := cluster.DSN(filepath.Join(dir, "postgres"))
+	require.Empty(t, s.degraded())
+	s.product("a", 1000, "")
+	s.sell("x", "a", 40)
+	s.kill()
+	s = startSystem(t, dir, "--postgres", "")
+	s.sell("y", "a", 40)
+	s.requireRows(dsn, "a")
+	s.stop()
+}
+
+// TestSellsWithoutPostgres begins with a PostgreSQL that is not there yet.
+func TestSellsWithoutPostgres(t *testing.T) {
+	place := postgrestest.Dir(t)
+	s := startSystem(t, t.TempDir(), "--postgres", cluster.DSN(place))
+	require.Equal(t, []any{"postgres"}, s.degraded())
+	s.product("a", 1000, "")
+	s.sell("x", "a", 40)
+	c, err := cluster.Start(t.Context(), cluster.Config{Dir: place, Volatile: true})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Stop()) }()
+	s.sell("y", "a", 40)
+	s.requireRows(cluster.DSN(place), "a")
+	require.Eventually(t, func() bool { return len(s.degraded()) == 0 }, 10*time.Second, 50*time.Millisecond)
+	s.stop()
+}
+
+// TestSellsWithoutPrograms has data of a PostgreSQL that is not installed.
+func TestSellsWithoutPrograms(t *testing.T) {
+	dir := t.TempDir()
+	data := filepath.Join(dir, "postgres", "data")
+	require.NoError(t, os.MkdirAll(data, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(data, "PG_VERSION"), []byte("8\n"), 0o644))
+	s := startSystem(t, dir, "--postgres", "")
+	require.Equal(t, []any{"postgres"}, s.degraded())
+	s.product("a", 10, "")
+	require.Equal(t, 201, s.reserve("k", "b", `{"product":"a","quantity":2}`).status)
+	s.stop()
+	require.Contains(t, s.log.String(), "apt-get install postgresql-8")
+}
+
+// TestMigrate brings an empty database to the schema, twice.
+func TestMigrate(t *testing.T) {
+	dsn := postgrestest.EmptyDSN(t)
+	for range 2 {
+		var out bytes.Buffer
+		require.NoError(t, run(t.Context(), []string{"migrate", "--postgres", dsn}, &out, &out))
+		require.Contains(t, out.String(), "the schema has version")
+	}
+	_, err := postgres.Migrate(t.Context(), postgrestest.Open(t, dsn))
+	require.NoError(t, err)
+}
