@@ -11,14 +11,28 @@ help: ## list the targets
 
 .PHONY: run
 run: build ## run everything in one process; data under ./data
+	@$(MAKE) --no-print-directory postgres || echo "numera sells without it meanwhile"
 	./bin/numera dev
+
+.PHONY: postgres
+postgres: ## install Debian's PostgreSQL where it is missing and this user may
+	@for programs in /usr/lib/postgresql/*/bin "$$(pg_config --bindir 2>/dev/null)" \
+	    "$$(dirname "$$(command -v postgres)")"; do \
+	  [ -x "$$programs/postgres" ] && [ -x "$$programs/initdb" ] && exit 0; \
+	done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql; \
+	else \
+	  echo "PostgreSQL is missing: on Debian, sudo apt-get install postgresql"; exit 1; \
+	fi
 
 .PHONY: build
 build: ## build ./bin/numera
 	$(GO) build -o bin/numera ./cmd/numera
 
 .PHONY: test
-test: lint unit race ## what CI runs: vet, lint, unit and integration tests, race detector
+test: postgres lint unit race ## what CI runs: vet, lint, unit and integration tests, race detector
 
 .PHONY: lint
 lint: ## go vet, staticcheck, gofumpt
