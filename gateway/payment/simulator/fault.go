@@ -79,9 +79,10 @@ type Fault struct {
 
 func (f Fault) delay() time.Duration { return time.Duration(f.DelayMilli) * time.Millisecond }
 
+// matches a ledger whose payment is the fault's, if it has one.
 func (f Fault) matches(on Operation, l *ledger) bool {
 	return (f.On == on || f.On == "" && on != OnWebhook) &&
-		(f.Payment == "" || f.Payment == l.payment) && (f.Order == "" || f.Order == l.order)
+		(f.Order == "" || f.Order == l.order)
 }
 
 // Script adds a fault behind those that are there. A call takes the first that matches, and the

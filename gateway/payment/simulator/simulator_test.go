@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -314,7 +315,7 @@ func TestItRemembersInItsFile(t *testing.T) {
 
 	torn, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
 	require.NoError(t, err)
-	_, err = torn.WriteString(`{"payment":"p9"`)
+	_, err = torn.WriteString(`{"payment":"p9` + strings.Repeat(" ", 10_000))
 	require.NoError(t, err)
 	require.NoError(t, torn.Close())
 
