@@ -19,6 +19,7 @@ import (
 type cli struct {
 	Dev     devCommand     `cmd:"" help:"Run everything in one process: NATS, shards, gateway, events, PostgreSQL."`
 	Migrate migrateCommand `cmd:"" help:"Bring a PostgreSQL database to the schema of this program."`
+	Export  exportCommand  `cmd:"" help:"Write a day's orders or payments as CSV."`
 	PSP     pspCommand     `cmd:"" name:"psp" help:"A payment provider to try and to test with: it remembers, and fails as it is told to."`
 	Bench   benchCommand   `cmd:"" help:"Load the system, check every sale afterwards, and report."`
 }

@@ -131,3 +131,18 @@ func TestMigrate(t *testing.T) {
 	_, err := postgres.Migrate(t.Context(), postgrestest.Open(t, dsn))
 	require.NoError(t, err)
 }
+
+// TestExport writes a day's orders to a file and, without a day, says how to use it.
+func TestExport(t *testing.T) {
+	dsn, file := postgrestest.DSN(t), filepath.Join(t.TempDir(), "orders.csv")
+	var out bytes.Buffer
+	arguments := []string{"export", "--postgres", dsn, "--day", "2026-11-29"}
+	require.NoError(t, run(t.Context(), append(arguments, "--out", file), &out, &out))
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Empty(t, out.String())
+	require.NoError(t, run(t.Context(), arguments, &out, &out))
+	require.Equal(t, string(text), out.String())
+	require.Contains(t, out.String(), "#complete,0\r\n")
+	require.Error(t, run(t.Context(), arguments[:3], &out, &out))
+}
