@@ -40,7 +40,8 @@ func (s *Server) remember(l *ledger, bound *boundKey) {
 	}
 }
 
-// openFile reads what an earlier life wrote, and cuts off a last line that was not finished.
+// openFile reads what an earlier life wrote. What comes next is written over a last line that was
+// not finished; what is left of it has no end of its own, and is passed over again.
 func (s *Server) openFile() error {
 	if s.config.File == "" {
 		return nil
@@ -50,9 +51,6 @@ func (s *Server) openFile() error {
 		return fmt.Errorf("simulator: %w", err)
 	}
 	whole, err := s.recall(bufio.NewReader(file))
-	if err == nil {
-		err = file.Truncate(whole)
-	}
 	if err == nil {
 		_, err = file.Seek(whole, io.SeekStart)
 	}
