@@ -40,6 +40,9 @@ type Engine struct {
 	touched keySet            // the orders of run
 	tight   bool              // commands are applied one by one: see State.Tight
 
+	recycling sync.Mutex
+	recycled  []*inventory.Outcome // to be used again by Apply
+
 	nextDeadline atomic.Int64 // Unix milliseconds; 0: none
 	products     sync.Map     // inventory.ProductID → *published
 	bySlot       []*published // the same, for the apply goroutine
@@ -68,11 +71,34 @@ func (e *Engine) Close() {
 	}
 }
 
+// Recycle takes outcomes of Apply back, for their memory: nobody may look at them any more, nor at
+// what they point to but strings. To call it is optional.
+func (e *Engine) Recycle(outcomes []*inventory.Outcome) {
+	e.recycling.Lock()
+	defer e.recycling.Unlock()
+	if len(e.recycled) < mostRecycled {
+		e.recycled = append(e.recycled, outcomes...)
+	}
+}
+
+// mostRecycled bounds the memory that waits to be used again: about 2 MB.
+const mostRecycled = 8192
+
+// reuse hands the state what has been given back.
+func (e *Engine) reuse() {
+	e.recycling.Lock()
+	defer e.recycling.Unlock()
+	e.state.Recycle(e.recycled)
+	clear(e.recycled)
+	e.recycled = e.recycled[:0]
+}
+
 // Apply applies a batch and returns the outcome of each of its entries. What is due by the batch's
 // time expires first, at most Limits.ExpirePerBatch orders of it.
 func (e *Engine) Apply(batch *inventory.Batch) []*inventory.Outcome {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.reuse()
 	e.state.Advance(batch.TimeUnixMilli)
 	e.expire()
 	if n := len(batch.Entries); n > len(e.steps) {

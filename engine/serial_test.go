@@ -54,6 +54,13 @@ func applySerially(s *inventory.State, batch *inventory.Batch, expirePerBatch in
 	return outcomes
 }
 
+func cloneAll(outcomes []*inventory.Outcome) (clones []*inventory.Outcome) {
+	for _, o := range outcomes {
+		clones = append(clones, o.Clone())
+	}
+	return clones
+}
+
 // script is a sequence of commands that meet in few products and few orders: keys and orders are
 // used again and again, also within a batch.
 type script struct {
@@ -175,6 +182,7 @@ func TestEqualsSerial(t *testing.T) {
 			t.Cleanup(e.Close)
 			engines = append(engines, e)
 		}
+		var before, cloned []*inventory.Outcome // of the batch before: recycled, and used again
 		events := uint64(0)
 		for i := range 40 {
 			b := script.opening()
@@ -182,16 +190,20 @@ func TestEqualsSerial(t *testing.T) {
 				script.now += script.rnd.Int64N(60_000)
 				b = script.batch(script.rnd.IntN(200))
 			}
-			want := applySerially(state, b, limits.ExpirePerBatch)
+			want := cloneAll(applySerially(state, b, limits.ExpirePerBatch))
 			told, _ := state.Events(events, 1<<20)
 			for _, e := range engines {
-				got := e.Apply(b)
+				outcomes := e.Apply(b)
+				require.Equal(t, before, cloned, "seed %d: a clone changed with its recycled original", seed)
+				got := cloneAll(outcomes)
+				e.Recycle(outcomes)
 				for k := range want {
 					require.Equal(t, want[k], got[k], "seed %d batch %d: %+v", seed, i, b.Entries[k].Command)
 				}
 				require.Equal(t, state.Digest(), e.Digest(), "seed %d batch %d", seed, i)
 				gotEvents, _, _ := e.Events(events, 1<<20)
 				require.Equal(t, told, gotEvents)
+				before, cloned = want, got
 			}
 			if events = state.Sequence(); i%5 == 0 {
 				acknowledge := &inventory.Batch{TimeUnixMilli: script.now}

@@ -24,6 +24,7 @@ type fsm struct {
 	grown   chan struct{} // gets a token when a snapshot is worth while; capacity 1
 	limits  struct{ bytes, entries int64 }
 
+	begun     func()       // is told before each command entry is applied
 	installed func() error // is told when a leader's snapshot has replaced the state
 }
 
@@ -44,6 +45,7 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 		if err := f.batch.Decode(log.Data); err != nil {
 			panic(fmt.Sprintf("shard: log entry %d: %v", log.Index, err))
 		}
+		f.begun()
 		start := time.Now()
 		responses[i] = f.engine.Apply(&f.batch)
 		f.stats.apply.Observe(time.Since(start).Seconds())

@@ -21,7 +21,8 @@ type Proposal struct {
 	Deadline time.Time
 
 	// Done is called once, with an outcome or one of the package's errors, maybe before Propose
-	// returns. It must not block: the shard waits for it.
+	// returns. It must not block: the shard waits for it. The outcome, with all that it points to
+	// but strings, is its only until it returns: the memory is used again.
 	Done func(*inventory.Outcome, error)
 
 	encoded []byte
@@ -79,7 +80,7 @@ func (s *Shard) Do(ctx context.Context, e inventory.Entry) (*inventory.Outcome, 
 	deadline, _ := ctx.Deadline()
 	s.Propose(&Proposal{
 		Entry: e, Deadline: deadline,
-		Done: func(o *inventory.Outcome, err error) { done <- answer{o, err} },
+		Done: func(o *inventory.Outcome, err error) { done <- answer{o.Clone(), err} },
 	})
 	select {
 	case a := <-done:
@@ -120,7 +121,7 @@ func (s *Shard) propose() {
 			proposals = s.dropLate(proposals)
 		}
 		if len(proposals) == 0 && !tick {
-			<-s.slots
+			s.landed()
 			continue
 		}
 		s.flying <- s.send(proposals)
@@ -208,9 +209,10 @@ func (s *Shard) settle() {
 	for f := range s.flying {
 		outcomes, err := s.result(f.future)
 		s.underWay.Add(-1)
-		<-s.slots
 		s.rouse()
-		if err == nil {
+		if err != nil {
+			s.landed()
+		} else {
 			s.stats.commit.Observe(time.Since(f.proposed).Seconds())
 		}
 		for i, p := range f.proposals {
@@ -221,6 +223,17 @@ func (s *Shard) settle() {
 			s.stats.outcome(outcomes[i].Code)
 			p.Done(outcomes[i], nil)
 		}
+		s.engine.Recycle(outcomes)
+	}
+}
+
+// landed lets the next entry be proposed: one before it has reached the engine, or never will. At a
+// change of leadership an entry can land twice, and then one more than Config.InFlight may be under
+// way for a moment.
+func (s *Shard) landed() {
+	select {
+	case <-s.slots:
+	default:
 	}
 }
 

@@ -89,7 +89,8 @@ func (v *server) enlist(r *wire.Request, received time.Time, reply *reply) {
 	q := query{
 		deadline: received.Add(r.Remaining),
 		answer: func(r *wire.Response, err error) {
-			reply.gather(respond(id, r, err))
+			response := respond(id, r, err)
+			reply.gather(&response)
 			reply.flush()
 			reply.arrived()
 		},

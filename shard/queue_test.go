@@ -79,7 +79,7 @@ func ask(s *Shard, key string, deadline time.Time) *asked {
 		Entry: inventory.Entry{Command: reserve(key, "b")}, Deadline: deadline,
 		Done: func(o *inventory.Outcome, err error) {
 			if a.times.Add(1) == 1 {
-				a.outcome, a.err = o, err
+				a.outcome, a.err = o.Clone(), err
 				close(a.done)
 			}
 		},

@@ -189,20 +189,20 @@ type reply struct {
 	subject string
 	waiting atomic.Int64 // responses that are not here yet
 
-	mu        sync.Mutex
-	responses []wire.Response
-	packer    wire.Packer
+	mu     sync.Mutex
+	packer wire.Packer
 }
 
 func (p *reply) add(r wire.Response) {
-	p.gather(r)
+	p.gather(&r)
 	p.arrived()
 }
 
-func (p *reply) gather(r wire.Response) {
+// gather encodes a response, of which it keeps nothing.
+func (p *reply) gather(r *wire.Response) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.responses = append(p.responses, r)
+	p.warn(p.packer.Add(r, p.send))
 }
 
 func (p *reply) arrived() {
@@ -211,20 +211,18 @@ func (p *reply) arrived() {
 	}
 }
 
-// flush sends what has gathered. A connection that fails leaves the gateway without an answer,
-// and it asks again.
+// flush sends what has gathered.
 func (p *reply) flush() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.responses) == 0 {
-		return
-	}
-	err := p.packer.Pack(p.responses, func(message []byte) error {
-		return p.conn.Publish(p.subject, message)
-	})
+	p.warn(p.packer.Flush(p.send))
+}
+
+func (p *reply) send(message []byte) error { return p.conn.Publish(p.subject, message) }
+
+// warn: a connection that fails leaves the gateway without an answer, and it asks again.
+func (p *reply) warn(err error) {
 	if err != nil {
 		p.logger.Warn("an answer was not sent", "error", err)
 	}
-	clear(p.responses)
-	p.responses = p.responses[:0]
 }

@@ -37,7 +37,7 @@ type Shard struct {
 	writable *atomic.Bool  // the node's: false when the disk is nearly full
 
 	queue    chan *Proposal
-	slots    chan struct{} // one for each entry under way, and for the one that is gathered
+	slots    chan struct{} // one for each entry on its way to the engine, and for the one gathered
 	underWay atomic.Int64  // entries proposed and not yet answered
 	flying   chan inFlight // closed by propose
 	wake     chan struct{} // capacity 1
@@ -83,7 +83,7 @@ func openShard(config *Config, g group) (*Shard, error) {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.fsm = &fsm{
 		engine: s.engine, stats: s.stats, grown: make(chan struct{}, 1),
-		installed: s.checkInstalled,
+		begun: s.landed, installed: s.checkInstalled,
 	}
 	s.fsm.limits.bytes = int64(config.SnapshotBytes)
 	s.fsm.limits.entries = int64(config.SnapshotEntries)

@@ -1,5 +1,7 @@
 package inventory
 
+import "slices"
+
 // Outcome is what a command or a read answers: an acceptance with the order or product as it is
 // now, or a refusal that says what would help. Members that do not apply are zero.
 type Outcome struct {
@@ -14,6 +16,28 @@ type Outcome struct {
 	Sequence uint64      // with Attach: the consumer's events start after it
 
 	Refusal *Refusal // with every code but CodeOK
+
+	room *answerRoom // that it is part of, if its memory can be used again
+}
+
+// Clone copies an outcome with everything that State.Recycle would take from it.
+func (o *Outcome) Clone() *Outcome {
+	if o == nil || o.room == nil {
+		return o
+	}
+	room := new(answerRoom)
+	room.outcome = *o
+	room.outcome.room = nil
+	if o.Order != nil {
+		room.order = *o.Order
+		room.order.Items = slices.Clone(o.Order.Items)
+		for i := range room.order.Items {
+			item := &room.order.Items[i]
+			item.Numbers = slices.Clone(item.Numbers)
+		}
+		room.outcome.Order = &room.order
+	}
+	return &room.outcome
 }
 
 // Refusal says why not, and what would help. Members that do not apply are zero.

@@ -37,8 +37,8 @@ type State struct {
 
 	scans   uint64 // see NameScans
 	scratch []byte
-	rooms   []answerRoom // not yet given out
-	warmth  uint32       // so that the compiler keeps the loads of Warm
+	rooms   []*answerRoom // not given out
+	warmth  uint32        // so that the compiler keeps the loads of Warm
 }
 
 // Limits bound what a shard keeps. They decide outcomes: every replica has the same, since they
@@ -247,18 +247,37 @@ type answerRoom struct {
 	numbers [1]uint32
 }
 
-// answer gives room for the outcome of a step. Steps share pieces of memory, since each costs.
+// answer gives room for the outcome of a step: one that came back, or one of a new piece.
 func (s *State) answer() *answerRoom {
 	if len(s.rooms) == 0 {
-		s.rooms = make([]answerRoom, roomsAtOnce)
+		piece := new([roomsAtOnce]answerRoom)
+		for i := range piece {
+			s.rooms = append(s.rooms, &piece[i])
+		}
 	}
-	room := &s.rooms[0]
-	s.rooms = s.rooms[1:]
+	last := len(s.rooms) - 1
+	room := s.rooms[last]
+	s.rooms = s.rooms[:last]
+	room.outcome.room = room
 	return room
 }
 
 // roomsAtOnce is as many as still count as a small object to the allocator.
 const roomsAtOnce = 64
+
+// Recycle takes outcomes back whose memory Finish may use again: nobody looks at them any more.
+func (s *State) Recycle(outcomes []*Outcome) {
+	for _, o := range outcomes {
+		if o.room != nil && len(s.rooms) < mostRooms {
+			room := o.room
+			*room = answerRoom{}
+			s.rooms = append(s.rooms, room)
+		}
+	}
+}
+
+// mostRooms bounds the memory that waits to be used again: about 4 MB.
+const mostRooms = 16384
 
 // view is an order as others see it.
 func (s *State) view(o *order, room *answerRoom) *OrderView {

@@ -162,9 +162,8 @@ func TestParts(t *testing.T) {
 		return c
 	}
 	split := func(c *call) (parts []wire.Part) {
-		var p wire.Packer
 		numbers.ID = uint64(c.id)
-		require.NoError(t, p.Pack([]wire.Response{numbers}, func(message []byte) error {
+		require.NoError(t, pack([]wire.Response{numbers}, func(message []byte) error {
 			frame, err := wire.Open(append([]byte(nil), message...))
 			require.NoError(t, err)
 			part, err := frame.Part()

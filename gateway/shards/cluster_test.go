@@ -105,11 +105,21 @@ func (c *cluster) lead(shard inventory.ShardID, handle func(m message)) *nats.Su
 
 // answer sends these responses.
 func (m message) answer(responses ...wire.Response) {
-	var p wire.Packer
-	err := p.Pack(responses, func(b []byte) error { return m.c.nc.Publish(m.reply, b) })
+	err := pack(responses, func(b []byte) error { return m.c.nc.Publish(m.reply, b) })
 	if err != nil {
 		m.c.t.Errorf("answer: %v", err)
 	}
+}
+
+// pack gives send the messages that carry the responses.
+func pack(responses []wire.Response, send func([]byte) error) error {
+	var p wire.Packer
+	for i := range responses {
+		if err := p.Add(&responses[i], send); err != nil {
+			return err
+		}
+	}
+	return p.Flush(send)
 }
 
 // answerAll answers each request with the same, under its id.

@@ -226,7 +226,7 @@ func TestGarbageIsIgnored(t *testing.T) {
 		inbox := m.reply[:strings.LastIndexByte(m.reply, '.')+1]
 		id := m.requests[0].ID
 		var good []byte
-		_ = new(wire.Packer).Pack([]wire.Response{{ID: id, Outcome: taken.Outcome}},
+		_ = pack([]wire.Response{{ID: id, Outcome: taken.Outcome}},
 			func(b []byte) error { good = append(good, b...); return nil })
 		damaged := append([]byte(nil), good...)
 		damaged[len(damaged)-1] ^= 1

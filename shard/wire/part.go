@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 )
 
@@ -13,64 +14,63 @@ const MaxMessage = 512 << 10
 const MaxBody = 16 << 20
 
 // Packer writes responses into messages of at most MaxMessage bytes, several into one where they
-// fit, one in several parts where it does not. It keeps its buffers from one use to the next. The
-// zero value is ready; one goroutine at a time may use it.
+// fit, one in several parts where it does not. They must all be answers to one message of requests,
+// and go out on its reply subject in the order given. It keeps its buffers from one use to the
+// next. The zero value is ready; one goroutine at a time may use it.
 type Packer struct {
 	message []byte
+	count   int // responses in message
 	item    []byte
 }
 
 // kept is the capacity above which a Packer gives a buffer back.
 const kept = 2 * MaxMessage
 
-// Pack gives send the messages that carry the responses, in order. They must all be answers to
-// one message of requests, and go out on its reply subject in the order given. send must not
-// keep the bytes, as nats.Conn.Publish does not. Pack stops at the first error of send and
-// returns it. An answer larger than MaxBody goes out as Malformed instead, so that its asker does
-// not wait; the rest is sent, and ErrTooLarge returned.
-func (p *Packer) Pack(responses []Response, send func(message []byte) error) error {
-	defer p.shrink()
-	var tooLarge error
-	p.message = Begin(p.message[:0], KindResponses)
-	count := 0
-	for i := range responses {
-		before := len(p.message)
-		p.message = AppendResponse(p.message, &responses[i])
-		if size := len(p.message) - before; size > MaxBody {
-			tooLarge = fmt.Errorf("%w: %d bytes", ErrTooLarge, size)
-			failure := Response{ID: responses[i].ID, Failure: Malformed}
-			p.message = AppendResponse(p.message[:before], &failure)
-		}
-		if count++; len(p.message) <= MaxMessage { // so that count ≤ MaxItems: see minResponse
-			continue
-		}
-		p.item = append(p.item[:0], p.message[before:]...)
-		if err := p.flush(p.message[:before], count-1, send); err != nil {
-			return err
-		}
+// Add encodes a response, of which it keeps nothing, and gives send the messages that have become
+// full. send must not keep the bytes, as nats.Conn.Publish does not; its error is returned, and the
+// message is lost. An answer larger than MaxBody goes out as Malformed instead, so that its asker
+// does not wait, and ErrTooLarge is returned.
+func (p *Packer) Add(r *Response, send func(message []byte) error) (err error) {
+	if p.count == 0 {
 		p.message = Begin(p.message[:0], KindResponses)
-		if count = 1; HeaderSize+len(p.item) <= MaxMessage {
-			p.message = append(p.message, p.item...)
-			continue
-		}
-		if err := p.split(responses[i].ID, send); err != nil {
-			return err
-		}
-		p.message = Begin(p.message[:0], KindResponses)
-		count = 0
 	}
-	if err := p.flush(p.message, count, send); err != nil {
+	before := len(p.message)
+	p.message = AppendResponse(p.message, r)
+	if size := len(p.message) - before; size > MaxBody {
+		err = fmt.Errorf("%w: %d bytes", ErrTooLarge, size)
+		p.message = AppendResponse(p.message[:before], &Response{ID: r.ID, Failure: Malformed})
+	}
+	if len(p.message) <= MaxMessage { // so that count ≤ MaxItems: see minResponse
+		p.count++
 		return err
 	}
-	return tooLarge
+	p.item = append(p.item[:0], p.message[before:]...)
+	p.message = p.message[:before]
+	defer p.shrink()
+	if failed := p.flush(send); failed != nil {
+		return failed
+	}
+	if HeaderSize+len(p.item) > MaxMessage {
+		return errors.Join(err, p.split(r.ID, send))
+	}
+	p.message = append(Begin(p.message[:0], KindResponses), p.item...)
+	p.count = 1
+	return err
 }
 
-func (p *Packer) flush(message []byte, count int, send func([]byte) error) error {
-	if count == 0 {
+// Flush gives send the message that is not full yet, if there is one.
+func (p *Packer) Flush(send func(message []byte) error) error {
+	defer p.shrink()
+	return p.flush(send)
+}
+
+func (p *Packer) flush(send func(message []byte) error) error {
+	if p.count == 0 {
 		return nil
 	}
-	Seal(message, count)
-	return send(message)
+	Seal(p.message, p.count)
+	p.count = 0
+	return send(p.message)
 }
 
 // split sends p.item, which begins with its id, in parts made in p.message.
@@ -90,7 +90,7 @@ func (p *Packer) split(id uint64, send func([]byte) error) error {
 }
 
 func (p *Packer) shrink() {
-	if cap(p.message) > kept {
+	if p.count == 0 && cap(p.message) > kept {
 		p.message = nil
 	}
 	if cap(p.item) > kept {

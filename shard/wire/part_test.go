@@ -57,6 +57,16 @@ func numbersOf(id uint64, size int) Response {
 func outcomeOf(id uint64) Response { return Response{ID: id, Outcome: sampleRefusal()} }
 
 // TestPackKeepsAllResponses packs small and large ones, at and around the bounds, in one go.
+// pack gives a Packer all responses to one message.
+func pack(p *Packer, responses []Response, send func([]byte) error) error {
+	for i := range responses {
+		if err := p.Add(&responses[i], send); err != nil && !errors.Is(err, ErrTooLarge) {
+			return err
+		}
+	}
+	return p.Flush(send)
+}
+
 func TestPackKeepsAllResponses(t *testing.T) {
 	overhead := len(encodeResponses([]Response{numbersOf(0, MaxMessage/2)})) - MaxMessage/2
 	sizes := []int{
@@ -70,7 +80,7 @@ func TestPackKeepsAllResponses(t *testing.T) {
 			want = append(want, numbersOf(uint64(len(want)), size), outcomeOf(1000+uint64(len(want))))
 		}
 		var messages [][]byte
-		require.NoError(t, p.Pack(want, collect(&messages)))
+		require.NoError(t, pack(&p, want, collect(&messages)))
 		got := receive(t, messages)
 		require.Equal(t, len(want), len(got))
 		for i := range want {
@@ -84,7 +94,7 @@ func TestPackKeepsAllResponses(t *testing.T) {
 		require.LessOrEqual(t, cap(p.item), kept)
 	}
 	var messages [][]byte
-	require.NoError(t, p.Pack([]Response{numbersOf(0, MaxMessage-overhead)}, collect(&messages)))
+	require.NoError(t, pack(&p, []Response{numbersOf(0, MaxMessage-overhead)}, collect(&messages)))
 	require.Len(t, messages, 1)
 	require.Len(t, messages[0], MaxMessage)
 }
@@ -96,19 +106,22 @@ func TestPackSmallResponsesTogether(t *testing.T) {
 	}
 	var p Packer
 	var messages [][]byte
-	require.NoError(t, p.Pack(many, collect(&messages)))
+	require.NoError(t, pack(&p, many, collect(&messages)))
 	require.Len(t, receive(t, messages), len(many))
 	// 11 bytes each: the bound on bytes comes before the bound on items.
 	require.Len(t, messages, 2)
 
-	require.NoError(t, p.Pack(nil, func([]byte) error { panic("nothing to send") }))
+	require.NoError(t, pack(&p, nil, func([]byte) error { panic("nothing to send") }))
 }
 
 func TestPackTooLarge(t *testing.T) {
 	var p Packer
 	var messages [][]byte
 	responses := []Response{outcomeOf(1), numbersOf(2, MaxBody), outcomeOf(3)}
-	require.ErrorIs(t, p.Pack(responses, collect(&messages)), ErrTooLarge)
+	require.NoError(t, p.Add(&responses[0], collect(&messages)))
+	require.ErrorIs(t, p.Add(&responses[1], collect(&messages)), ErrTooLarge)
+	require.NoError(t, p.Add(&responses[2], collect(&messages)))
+	require.NoError(t, p.Flush(collect(&messages)))
 	require.Equal(t,
 		[]Response{outcomeOf(1), {ID: 2, Failure: Malformed}, outcomeOf(3)}, receive(t, messages))
 }
@@ -118,7 +131,7 @@ func TestPackStopsWhenSendFails(t *testing.T) {
 	for _, response := range []Response{outcomeOf(1), numbersOf(1, 3*MaxMessage)} {
 		var p Packer
 		sent := 0
-		err := p.Pack([]Response{outcomeOf(0), response}, func([]byte) error {
+		err := pack(&p, []Response{outcomeOf(0), response}, func([]byte) error {
 			sent++
 			return lost
 		})
@@ -157,7 +170,7 @@ func TestReassemblerTellsSourcesApart(t *testing.T) {
 	var p Packer
 	var messages [][]byte
 	want := numbersOf(7, 2*MaxMessage)
-	require.NoError(t, p.Pack([]Response{want}, collect(&messages)))
+	require.NoError(t, pack(&p, []Response{want}, collect(&messages)))
 	require.Len(t, messages, 3)
 	parts := make([]Part, 3)
 	for i := range parts {
