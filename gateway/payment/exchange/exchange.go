@@ -7,8 +7,10 @@
 package exchange
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
@@ -37,26 +39,45 @@ func NewClient(config Config) *http.Client {
 	transport.MaxIdleConnsPerHost = config.Connections
 	transport.MaxIdleConns = config.Connections
 	return &http.Client{
-		Transport: &carrier{transport},
-		Timeout:   config.Timeout,
+		// Not http.Client's own Timeout, which replaces the error that says whether the call left.
+		Transport: &carrier{transport, config.Timeout},
 		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		},
 	}
 }
 
-// carrier marks the calls that never left.
-type carrier struct{ *http.Transport }
+// carrier bounds every call, and marks those that never left.
+type carrier struct {
+	*http.Transport
+	timeout time.Duration
+}
 
 func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 	var connected atomic.Bool
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
-	r = r.WithContext(httptrace.WithClientTrace(r.Context(), trace))
-	response, err := c.Transport.RoundTrip(r)
-	if err != nil && !connected.Load() {
-		return nil, fmt.Errorf("%w: %w", payment.ErrUnavailable, err)
+	ctx, cancel := context.WithTimeout(httptrace.WithClientTrace(r.Context(), trace), c.timeout)
+	response, err := c.Transport.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		cancel()
+		if !connected.Load() {
+			err = fmt.Errorf("%w: %w", payment.ErrUnavailable, err)
+		}
+		return nil, err
 	}
-	return response, err
+	response.Body = &body{response.Body, cancel}
+	return response, nil
+}
+
+// body ends the call's time when the answer has been read.
+type body struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+func (b *body) Close() error {
+	defer b.cancel()
+	return b.ReadCloser.Close()
 }
 
 // Failed says what an error of a client of this package means: ErrUnavailable or ErrUnknown.
@@ -72,8 +93,9 @@ func Refused(status int) error {
 	switch {
 	case status == http.StatusTooManyRequests:
 		return payment.ErrUnavailable
-	case status >= 500, status == http.StatusConflict, status == http.StatusRequestTimeout:
-		return payment.ErrUnknown // 409: a call with this key is under way
+	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusConflict,
+		status == http.StatusLocked, status == http.StatusFailedDependency:
+		return payment.ErrUnknown // something else prevents it now: a call under way, another system
 	case status == http.StatusNotFound:
 		return payment.ErrNotFound
 	default:

@@ -23,7 +23,7 @@ type Code struct {
 	AmountCents int64  // of BRL; 0: the payer chooses, or the charge at Location says
 	Name        string // of the receiver, 1-25
 	City        string // of the receiver, 1-15
-	TxID        string // the receiver's reference, up to 25 letters and digits; "" where Location has it
+	TxID        string // the receiver's reference, up to 25 letters and digits; "": none here
 }
 
 // Identifiers of EMV's fields, and of those in templates 26 and 62.
