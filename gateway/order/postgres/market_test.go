@@ -40,7 +40,7 @@ var products = func() (ids [marketShards]inventory.ProductID) {
 
 // market is a real node with its shards, and a client of them.
 type market struct {
-	t      testing.TB
+	t      *testing.T
 	dir    string
 	conn   *nats.Conn
 	node   *shard.Node
@@ -48,7 +48,7 @@ type market struct {
 	random *rand.Rand
 }
 
-func openMarket(t testing.TB) *market {
+func openMarket(t *testing.T) *market {
 	ns, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true})
 	require.NoError(t, err)
 	ns.Start()
@@ -179,9 +179,13 @@ func (m *market) requireRows(pool *pgxpool.Pool) {
 	for id := range actors {
 		ids = append(ids, id)
 	}
-	rows, err := postgres.NewOrders(pool).FindAll(ctx, ids)
+	rows, err := postgres.NewOrders(pool).Read(ctx, ids)
 	require.NoError(m.t, err)
-	require.Equal(m.t, actors, rows)
+	require.Len(m.t, rows, len(actors))
+	for id, row := range rows {
+		require.Equal(m.t, actors[id], row.Order)
+		require.Equal(m.t, actors[id].Total(), row.Total)
+	}
 	var count int
 	require.NoError(m.t, pool.QueryRow(ctx, "SELECT count(*) FROM orders").Scan(&count))
 	require.Equal(m.t, len(actors), count, "no row of anything else")

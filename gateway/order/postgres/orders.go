@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"numera/engine/inventory"
@@ -30,6 +31,31 @@ func (o *Orders) Upsert(ctx context.Context, views ...*inventory.OrderView) erro
 	}
 	if err := upsert(ctx, o.pool, views); err != nil {
 		return fmt.Errorf("postgres: upsert orders: %w", err)
+	}
+	return nil
+}
+
+// Rewrite makes rows what the engine says, unless they are newer: also those that contradict it
+// about one change, which Upsert leaves alone.
+func (o *Orders) Rewrite(ctx context.Context, views []*inventory.OrderView) error {
+	err := o.days.make(ctx, o.pool, views)
+	if err == nil {
+		err = pgx.BeginFunc(ctx, o.pool, func(tx pgx.Tx) error {
+			var c columns
+			for _, view := range newest(views) {
+				c.add(view)
+			}
+			_, err := tx.Exec(ctx, `DELETE FROM order_items AS i
+				USING unnest($1::uuid[], $2::int[]) AS k (id, day)
+				WHERE i.day = date '1970-01-01' + k.day AND i.order_id = k.id`, c.ids, c.days)
+			if err != nil {
+				return err
+			}
+			return c.write(ctx, tx, true)
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("postgres: rewrite orders: %w", err)
 	}
 	return nil
 }
@@ -103,7 +129,8 @@ func appendRanges(buf []byte, numbers []uint32) []byte {
 	return append(buf, '}')
 }
 
-// upsertSQL replaces rows by newer ones. Items never change: those that are there stay.
+// upsertSQL replaces rows by newer ones, or with its last argument also by other ones of the same
+// change. Items never change: those that are there stay.
 const upsertSQL = `
 WITH written AS (
 	INSERT INTO orders AS o (day, id, shard, status, overdue, buyer, payment, total, currency,
@@ -115,8 +142,10 @@ WITH written AS (
 		AS g (id, day, shard, status, overdue, buyer, payment, total, currency, created_at,
 			expires_at, changed)
 	ON CONFLICT (day, id) DO UPDATE SET status = EXCLUDED.status, overdue = EXCLUDED.overdue,
-		payment = EXCLUDED.payment, expires_at = EXCLUDED.expires_at, changed = EXCLUDED.changed
-	WHERE o.changed < EXCLUDED.changed
+		buyer = EXCLUDED.buyer, payment = EXCLUDED.payment, total = EXCLUDED.total,
+		currency = EXCLUDED.currency, created_at = EXCLUDED.created_at,
+		expires_at = EXCLUDED.expires_at, changed = EXCLUDED.changed
+	WHERE o.changed < EXCLUDED.changed OR $20 AND o.changed = EXCLUDED.changed
 )
 INSERT INTO order_items (day, order_id, position, product, unit_price, quantity, numbers)
 SELECT date '1970-01-01' + i.day, order_id, position, product, unit_price, quantity,
@@ -135,9 +164,13 @@ func upsert(ctx context.Context, to executor, views []*inventory.OrderView) erro
 	for _, view := range newest(views) {
 		c.add(view)
 	}
+	return c.write(ctx, to, false)
+}
+
+func (c *columns) write(ctx context.Context, to executor, same bool) error {
 	_, err := to.Exec(ctx, upsertSQL, c.ids, c.days, c.shards, c.statuses, c.overdue, c.buyers,
 		c.payments, c.totals, c.currencies, c.created, c.expires, c.changed,
-		c.itemIDs, c.itemDays, c.positions, c.products, c.prices, c.quantities, c.numbers)
+		c.itemIDs, c.itemDays, c.positions, c.products, c.prices, c.quantities, c.numbers, same)
 	return err
 }
 

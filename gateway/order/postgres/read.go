@@ -10,24 +10,25 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"numera/engine/inventory"
+	"numera/gateway/order"
 )
 
 // Find reads the row of an order. ErrNoOrder: there is none.
 func (o *Orders) Find(ctx context.Context, id inventory.OrderID) (*inventory.OrderView, error) {
-	found, err := o.FindAll(ctx, []inventory.OrderID{id})
+	found, err := o.Read(ctx, []inventory.OrderID{id})
 	if err != nil {
 		return nil, err
 	}
-	if found[id] == nil {
+	if found[id].Order == nil {
 		return nil, ErrNoOrder
 	}
-	return found[id], nil
+	return found[id].Order, nil
 }
 
-// FindAll reads the rows of orders; those that have none are not in the result.
-func (o *Orders) FindAll(
+// Read gives the rows of orders; those that have none are not in the result.
+func (o *Orders) Read(
 	ctx context.Context, ids []inventory.OrderID,
-) (map[inventory.OrderID]*inventory.OrderView, error) {
+) (map[inventory.OrderID]order.Row, error) {
 	keys, days := make([][16]byte, len(ids)), make([]int32, len(ids))
 	for i, id := range ids {
 		keys[i], days[i] = id, int32(dayOf(id))
@@ -39,23 +40,21 @@ func (o *Orders) FindAll(
 		LEFT JOIN order_items AS i ON i.day = o.day AND i.order_id = o.id
 		ORDER BY o.id, i.position`, keys, days)
 	if err != nil {
-		return nil, fmt.Errorf("postgres: find orders: %w", err)
+		return nil, fmt.Errorf("postgres: read orders: %w", err)
 	}
-	found := make(map[inventory.OrderID]*inventory.OrderView, len(ids))
-	err = eachOrder(rows, func(view *inventory.OrderView) error {
-		found[view.ID] = view
-		return nil
-	})
+	found := make(map[inventory.OrderID]order.Row, len(ids))
+	err = eachOrder(rows, func(row order.Row) { found[row.Order.ID] = row })
 	if err != nil {
-		return nil, fmt.Errorf("postgres: find orders: %w", err)
+		return nil, fmt.Errorf("postgres: read orders: %w", err)
 	}
 	return found, nil
 }
 
 // orderColumns are those of orderRow, of orders o and, one row each, their items i.
 const orderColumns = `o.id, o.status, o.overdue, o.buyer, coalesce(o.payment, '') AS payment,
-	o.currency, o.created_at, o.expires_at, o.changed, coalesce(i.product, '') AS product,
-	coalesce(i.unit_price, 0) AS unit_price, coalesce(i.numbers::text, '{}') AS numbers`
+	o.total, o.currency, o.created_at, o.expires_at, o.changed, coalesce(i.product, '') AS product,
+	coalesce(i.unit_price, 0) AS unit_price, coalesce(i.quantity, 0) AS quantity,
+	coalesce(i.numbers::text, '{}') AS numbers`
 
 type orderRow struct {
 	ID        [16]byte
@@ -63,29 +62,29 @@ type orderRow struct {
 	Overdue   bool
 	Buyer     string
 	Payment   string
+	Total     int64
 	Currency  string
 	CreatedAt time.Time
 	ExpiresAt time.Time
 	Changed   int64
 	Product   string // "" where the order has no items
 	UnitPrice int64
+	Quantity  int64
 	Numbers   string
 }
 
 // eachOrder reads rows of orderColumns, an order's one after the other, and closes them.
-func eachOrder(rows pgx.Rows, visit func(*inventory.OrderView) error) error {
+func eachOrder(rows pgx.Rows, visit func(order.Row)) error {
 	defer rows.Close()
-	var current *inventory.OrderView
+	var current order.Row
 	for rows.Next() {
 		row, err := pgx.RowToStructByName[orderRow](rows)
 		if err != nil {
 			return err
 		}
-		if current == nil || current.ID != inventory.OrderID(row.ID) {
-			if current != nil {
-				if err := visit(current); err != nil {
-					return err
-				}
+		if current.Order == nil || current.Order.ID != inventory.OrderID(row.ID) {
+			if current.Order != nil {
+				visit(current)
 			}
 			if current, err = row.order(); err != nil {
 				return err
@@ -98,26 +97,32 @@ func eachOrder(rows pgx.Rows, visit func(*inventory.OrderView) error) error {
 		if err != nil {
 			return err
 		}
-		current.Items = append(current.Items, inventory.ItemView{
+		current.Quantity += row.Quantity
+		current.Order.Items = append(current.Order.Items, inventory.ItemView{
 			Product: inventory.ProductID(row.Product), Numbers: numbers,
 			UnitPrice: inventory.Money{Amount: row.UnitPrice, Currency: row.Currency},
 		})
 	}
-	if err := rows.Err(); err != nil || current == nil {
-		return err
+	if current.Order != nil && rows.Err() == nil {
+		visit(current)
 	}
-	return visit(current)
+	return rows.Err()
 }
 
-func (r *orderRow) order() (*inventory.OrderView, error) {
+// order is the row without its items.
+func (r *orderRow) order() (order.Row, error) {
 	status, ok := statuses[r.Status]
 	if !ok {
-		return nil, fmt.Errorf("status %q is not known", r.Status)
+		return order.Row{}, fmt.Errorf("status %q is not known", r.Status)
 	}
-	return &inventory.OrderView{
-		ID: r.ID, Status: status, Overdue: r.Overdue, Buyer: inventory.BuyerID(r.Buyer),
-		Payment: inventory.PaymentID(r.Payment), CreatedUnixMilli: r.CreatedAt.UnixMilli(),
-		ExpiresUnixMilli: r.ExpiresAt.UnixMilli(), Changed: uint64(r.Changed),
+	return order.Row{
+		Order: &inventory.OrderView{
+			ID: r.ID, Status: status, Overdue: r.Overdue, Buyer: inventory.BuyerID(r.Buyer),
+			Payment:          inventory.PaymentID(r.Payment),
+			CreatedUnixMilli: r.CreatedAt.UnixMilli(), ExpiresUnixMilli: r.ExpiresAt.UnixMilli(),
+			Changed: uint64(r.Changed),
+		},
+		Total: inventory.Money{Amount: r.Total, Currency: r.Currency},
 	}, nil
 }
 
