@@ -62,10 +62,7 @@ func (w *walk) undo(ctx context.Context) error {
 	change.Payment.Status = StatusSurplus
 	change.Payment.ReturnToStock = true
 	change.Events = []Event{EventSurplus}
-	if left := change.Payment.left(); left > 0 {
-		w.raise(ctx, FindingSurplus, "the order is not paid by it")
-		w.refundWhole(&change, left)
-	}
+	w.raise(ctx, FindingSurplus, "the order is not paid by it")
 	return w.save(ctx, change)
 }
 

@@ -115,6 +115,8 @@ const (
 	tenant    = "loja"
 	accountID = "acct_test"
 	patience  = 50 * time.Millisecond
+
+	payPatience = 5 * time.Second
 )
 
 // open makes a market. settings may change the product's settings, and the config.
@@ -219,7 +221,9 @@ func request(id inventory.OrderID, key string, method payment.Method) order.PayR
 
 func (m *market) pay(r order.PayRequest) order.Payment {
 	m.t.Helper()
-	p, replay, err := m.checkout.Pay(m.t.Context(), r)
+	ctx, cancel := context.WithTimeout(m.t.Context(), payPatience)
+	defer cancel()
+	p, replay, err := m.checkout.Pay(ctx, r)
 	require.NoError(m.t, err)
 	require.False(m.t, replay)
 	return p
