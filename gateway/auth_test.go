@@ -23,6 +23,10 @@ func minimal(op *operation) asking {
 			a.params["order"] = testOrder().ID.String()
 		case "product":
 			a.params["product"] = "rifa-1"
+		case "payment":
+			if m.place == inPath {
+				a.params["payment"] = "p-1"
+			}
 		}
 	}
 	a.body = map[string]string{
@@ -35,6 +39,9 @@ func minimal(op *operation) asking {
 		"products.block":       `{"numbers":[1]}`,
 		"products.unblock":     `{"numbers":[1]}`,
 		"products.state":       `{"state":"open"}`,
+		"payments.create":      `{"method":"pix"}`,
+		"payments.review":      `{"decision":"approve"}`,
+		"orders.refund-part":   `{"amount":{"amount":1,"currency":"BRL"}}`,
 	}[op.subject]
 	return a
 }

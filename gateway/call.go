@@ -166,6 +166,10 @@ func (g *Gateway) perform(c *call) {
 		return
 	}
 	entry := inventory.Entry{Correlation: c.requestID, Command: c.op.command(c)}
+	if c.op.paid != nil && g.config.Payments != nil && entry.Command.Check() == nil &&
+		c.op.paid(ctx, g, c) {
+		return
+	}
 	o, err := g.shards.Do(ctx, entry)
 	if err != nil {
 		c.refuse(g.failed(c, err), g.now())
@@ -209,8 +213,8 @@ func (g *Gateway) admit(c *call) *problem {
 	case wrong != nil:
 		return wrong
 	}
-	if c.op.keyed && c.op.role == roleBuyer {
-		return c.nameBuyer()
+	if c.op.check != nil {
+		return c.op.check(c)
 	}
 	return nil
 }
@@ -222,7 +226,7 @@ const (
 
 // nameBuyer decides for whom an order is: a buyer's token speaks for its buyer, a service has to
 // name one.
-func (c *call) nameBuyer() *problem {
+func nameBuyer(c *call) *problem {
 	switch {
 	case c.who.role != roleBuyer && c.in.buyer == "":
 		return &problem{

@@ -48,6 +48,10 @@ type Config struct {
 	// None: no CORS.
 	CORSOrigins []string
 
+	// Payments is where orders are paid. nil: this system takes no payments, and what services
+	// confirm is shipped and refunded without any.
+	Payments Payments
+
 	// Degraded names what is down besides the shards, for /readyz. nil: nothing ever is.
 	Degraded func(ctx context.Context) []string
 

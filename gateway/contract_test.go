@@ -164,6 +164,11 @@ POST /v1/orders/{order}/confirm: service
 POST /v1/orders/{order}/refuse: service
 POST /v1/admin/orders/{order}/ship: admin
 POST /v1/admin/orders/{order}/refund: admin
+POST /v1/orders/{order}/payments: buyer, keyed
+GET /v1/orders/{order}/payments: buyer
+POST /v1/admin/payments/{payment}/review: admin
+GET /v1/admin/payments/{payment}/refunds: admin
+POST /v1/admin/orders/{order}/refunds: admin, keyed
 PUT /v1/admin/products/{product}: admin
 GET /v1/admin/products/{product}: admin
 POST /v1/admin/products/{product}/restock: admin, keyed

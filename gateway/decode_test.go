@@ -301,7 +301,7 @@ func TestCommandsAreReadWhole(t *testing.T) {
 			&inventory.SetSaleState{Product: "rifa-1", State: inventory.SaleClosed},
 		},
 	}
-	g := open(t, func(c *Config) { c.Tenant = "t" })
+	g := open(t, func(c *Config) { c.Tenant, c.Payments = "t", nil })
 	seen := map[string]bool{}
 	for _, c := range cases {
 		seen[c.subject] = true

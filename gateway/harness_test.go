@@ -210,8 +210,8 @@ func open(t *testing.T, change func(*Config)) *gate {
 	}
 	config := Config{
 		TokenSecret: []byte(strings.Repeat("s", 32)), AdminToken: adminToken,
-		ServiceToken: serviceToken,
-		Log:          slog.New(errorLog{slog.DiscardHandler, t, g.allowed}),
+		ServiceToken: serviceToken, Payments: &till{},
+		Log: slog.New(errorLog{slog.DiscardHandler, t, g.allowed}),
 	}
 	if change != nil {
 		change(&config)

@@ -15,6 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/fasthttpadaptor"
+
+	"numera/gateway/order"
+	"numera/gateway/payment"
 )
 
 // newServer routes every operation, and what there is beside them for whoever runs the gateway.
@@ -38,6 +41,7 @@ func (g *Gateway) newServer() *fasthttp.Server {
 	for i := range operations {
 		handle(operations[i].method, operations[i].path, g.handler(&operations[i]))
 	}
+	handle(http.MethodPost, webhookPath, g.webhook)
 	metrics := fasthttpadaptor.NewFastHTTPHandler(
 		promhttp.HandlerFor(g.config.Registry, promhttp.HandlerOpts{}))
 	handle(http.MethodGet, "/healthz", g.known(g.health))
@@ -255,4 +259,40 @@ func (g *Gateway) ready(ctx *fasthttp.RequestCtx) {
 	g.write(ctx, requestID(ctx), &answer{
 		status: http.StatusOK, contentType: typeJSON, body: body, atUnixMilli: g.now(),
 	})
+}
+
+// webhookPath is where providers tell of payments. On HTTP only: the signature is over its body.
+const webhookPath = "/v1/webhooks/{tenant}/{provider}"
+
+// ownTenant is what the path calls the tenant of this gateway.
+const ownTenant = "default"
+
+// webhook takes a provider's notice. It is answered when it is stored.
+func (g *Gateway) webhook(ctx *fasthttp.RequestCtx) {
+	tenant, provider := unescaped(ctx.UserValue("tenant")), unescaped(ctx.UserValue("provider"))
+	if tenant == ownTenant {
+		tenant = g.config.Tenant
+	}
+	if g.config.Payments == nil {
+		g.unrouted(ctx, codeNotFound, "")
+		return
+	}
+	within, cancel := g.deadline()
+	defer cancel()
+	header := func(name string) string { return string(ctx.Request.Header.Peek(name)) }
+	err := g.config.Payments.Webhook(within, tenant, provider, header, ctx.Request.Body())
+	switch {
+	case err == nil:
+		g.write(ctx, requestID(ctx), &answer{
+			status: http.StatusOK, contentType: typeJSON, body: []byte("{}"), atUnixMilli: g.now(),
+		})
+	case errors.Is(err, order.ErrProvider):
+		g.unrouted(ctx, codeNotFound, "")
+	case errors.Is(err, payment.ErrSignature):
+		g.unrouted(ctx, codeUnauthenticated, "the signature is not valid")
+	default:
+		g.log.Error("a webhook was not stored", "provider", provider, "error", err)
+		a := retryLater(codeUnavailable, 0).answer(nil, g.now())
+		g.write(ctx, requestID(ctx), &a)
+	}
 }

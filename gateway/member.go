@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"numera/engine/inventory"
+	"numera/gateway/order"
+	"numera/gateway/payment"
 )
 
 // input is what the members of a request say. Its slices are used again for the next request.
@@ -20,6 +22,9 @@ type input struct {
 	lines         []inventory.Line
 	partial       bool
 	payment       inventory.PaymentID
+	pay           order.PayRequest // method and secret
+	amount        inventory.Money
+	approve       bool
 	returnToStock bool
 	reason        string
 	settings      inventory.Settings
@@ -102,6 +107,18 @@ var (
 	paymentMember = member{
 		"payment", inBody, true, text("The payment's id: 1 to 64 visible ASCII characters"),
 		func(d *decoder, in *input) { in.payment = inventory.PaymentID(d.string()) },
+	}
+	paymentInPath = member{
+		"payment", inPath, true, text("The payment's id"),
+		func(d *decoder, in *input) { in.payment = inventory.PaymentID(d.string()) },
+	}
+	decisionMember = member{
+		"decision", inBody, true, choice("What is to become of it", decisions),
+		func(d *decoder, in *input) { in.approve = decisions[d.choice(decisions)] == "approve" },
+	}
+	amountMember = member{
+		"amount", inBody, true, objectOf("How much, in the order's currency", amountMembers),
+		func(d *decoder, in *input) { d.object(amountMembers, 0, 0, in) },
 	}
 	reasonMember = member{
 		"reason", inBody, false, text("Why, in at most 500 bytes"),
@@ -313,4 +330,72 @@ func (d *decoder) instant() int64 {
 		return 0
 	}
 	return t.Add(time.Millisecond - 1).UnixMilli()
+}
+
+var (
+	decisions = []string{"approve", "deny"}
+	methods   = []string{string(payment.MethodCard), string(payment.MethodPix)}
+)
+
+// payMembers are what a payment is asked for with.
+var payMembers = []member{
+	orderMember,
+	{
+		"method", inBody, true, choice("How", methods),
+		func(d *decoder, in *input) { in.pay.Method = payment.Method(methods[d.choice(methods)]) },
+	},
+	{
+		"card", inBody, false, objectOf("With method card. Never a card's number", cardMembers),
+		func(d *decoder, in *input) { d.object(cardMembers, 0, 0, in) },
+	},
+	{
+		"payer", inBody, false,
+		objectOf("Who pays, as far as the provider wants to know", payerMembers),
+		func(d *decoder, in *input) { d.object(payerMembers, 0, 0, in) },
+	},
+}
+
+var cardMembers = []member{
+	shortText("token", "What the provider's page gave the browser for the card", true,
+		func(in *input) *string { return &in.pay.CardToken }),
+}
+
+var payerMembers = []member{
+	shortText("name", "Name", false, func(in *input) *string { return &in.pay.Payer.Name }),
+	shortText("email", "E-mail", false, func(in *input) *string { return &in.pay.Payer.Email }),
+	shortText("document", "CPF or the like", false,
+		func(in *input) *string { return &in.pay.Payer.Document }),
+	shortText("phone", "Phone", false, func(in *input) *string { return &in.pay.Payer.Phone }),
+}
+
+// maxShortText bounds what a person is called, in bytes.
+const maxShortText = 255
+
+// shortText is a text of 1 to 255 bytes that is passed on as it is.
+func shortText(
+	name, description string, needed bool, field func(*input) *string,
+) member {
+	s := text(description)
+	s["minLength"], s["maxLength"] = 1, maxShortText
+	return member{name, inBody, needed, s, func(d *decoder, in *input) {
+		given := d.string()
+		if len(given) < 1 || len(given) > maxShortText {
+			d.refuse(inventory.CodeValueInvalid, "must be 1 to 255 bytes")
+			return
+		}
+		*field(in) = given
+	}}
+}
+
+var amountMembers = []member{
+	{
+		"amount", inBody, true, integer("Minor units", 1, math.MaxInt64),
+		func(d *decoder, in *input) {
+			in.amount.Amount = d.integer(1, math.MaxInt64, inventory.CodeValueInvalid)
+		},
+	},
+	{
+		"currency", inBody, true, text("ISO 4217"),
+		func(d *decoder, in *input) { in.amount.Currency = d.string() },
+	},
 }

@@ -33,6 +33,7 @@ func openAPI() ([]byte, error) {
 			},
 		}}
 	}
+	paths[webhookPath] = map[string]any{"post": webhookDescription()}
 	document, err := json.Marshal(map[string]any{
 		"openapi": "3.1.0",
 		"info": map[string]any{
@@ -54,6 +55,27 @@ func openAPI() ([]byte, error) {
 		return nil, fmt.Errorf("encode: %w", err)
 	}
 	return document, nil
+}
+
+func webhookDescription() map[string]any {
+	var parameters []any
+	for name, about := range map[string]string{
+		"tenant": "Whose account; " + ownTenant + " for the system's own", "provider": "At which provider",
+	} {
+		parameters = append(parameters, map[string]any{
+			"name": name, "in": string(inPath), "required": true, "schema": text(about),
+		})
+	}
+	return map[string]any{
+		"operationId": "webhooks.take", "summary": "A payment provider's notice",
+		"description": "Signed by the provider over the raw body, of at most 64 KiB. On HTTP only.",
+		"security":    []any{}, "parameters": parameters,
+		"requestBody": map[string]any{"required": true, "content": map[string]any{"*/*": map[string]any{}}},
+		"responses": map[string]any{
+			"200":     map[string]any{"description": "It is stored, now or before"},
+			"default": problemResponse(),
+		},
+	}
 }
 
 func describe(op *operation) map[string]any {

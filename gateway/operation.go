@@ -26,6 +26,13 @@ type operation struct {
 
 	// accept answers with what was decided. With command.
 	accept func(c *call, o *inventory.Outcome)
+
+	// check finds what is wrong with the values together, or with who asks; nil: nothing can be.
+	check func(c *call) *problem
+
+	// paid does it in place of command where orders are paid here; done is false if no payment is
+	// concerned, and then command does it after all.
+	paid func(ctx context.Context, g *Gateway, c *call) (done bool)
 }
 
 // subjectPrefix is what the subjects of all operations begin with.
@@ -46,6 +53,8 @@ const (
 	productPath = "/v1/products/{product}"
 	adminOrder  = "/v1/admin/orders/{order}"
 	adminPath   = "/v1/admin/products/{product}"
+
+	adminPayment = "/v1/admin/payments/{payment}"
 )
 
 // operations is the contract: every operation of both transports.
@@ -69,7 +78,7 @@ var operations = [...]operation{
 	{
 		subject: "orders.create", method: http.MethodPost, path: "/v1/orders",
 		summary: "Reserve numbers", role: roleBuyer, keyed: true, status: 201,
-		members: orderMembers, answers: ref("CreatedOrder"),
+		members: orderMembers, answers: ref("CreatedOrder"), check: nameBuyer,
 		command: reserve, accept: acceptReserve,
 	},
 	{
@@ -128,6 +137,7 @@ var operations = [...]operation{
 		command: func(c *call) inventory.Command {
 			return &inventory.Ship{OnOrder: c.onOrder()}
 		},
+		paid: shipPaid,
 	},
 	{
 		subject: "orders.refund", method: http.MethodPost, path: adminOrder + "/refund",
@@ -139,6 +149,34 @@ var operations = [...]operation{
 				OnOrder: c.onOrder(), ReturnToStock: c.in.returnToStock, Reason: c.in.reason,
 			}
 		},
+		paid: refundPaid,
+	},
+	{
+		subject: "payments.create", method: http.MethodPost, path: orderPath + "/payments",
+		summary: "Pay an order", role: roleBuyer, keyed: true, status: 201,
+		members: payMembers, answers: ref("PaymentAnswer"), check: checkMethod, ask: createPayment,
+	},
+	{
+		subject: "payments.list", method: http.MethodGet, path: orderPath + "/payments",
+		summary: "The payments of an order, oldest first", role: roleBuyer, status: 200,
+		members: []member{orderMember}, answers: ref("PaymentsAnswer"), ask: listPayments,
+	},
+	{
+		subject: "payments.review", method: http.MethodPost, path: adminPayment + "/review",
+		summary: "Decide a payment that waits for a person", role: roleAdmin, status: 200,
+		members: []member{paymentInPath, decisionMember}, answers: ref("PaymentAnswer"),
+		ask: reviewPayment,
+	},
+	{
+		subject: "payments.refunds", method: http.MethodGet, path: adminPayment + "/refunds",
+		summary: "The refunds of a payment, oldest first", role: roleAdmin, status: 200,
+		members: []member{paymentInPath}, answers: ref("RefundsAnswer"), ask: listRefunds,
+	},
+	{
+		subject: "orders.refund-part", method: http.MethodPost, path: adminOrder + "/refunds",
+		summary: "Give some of an order's money back", role: roleAdmin, keyed: true, status: 201,
+		members: []member{orderMember, amountMember, reasonMember}, answers: ref("RefundAnswer"),
+		check: checkAmount, ask: refundPart,
 	},
 	{
 		subject: "products.put", method: http.MethodPut, path: adminPath,

@@ -27,6 +27,14 @@ const (
 	codeInternal         code = "internal"
 	codeUnavailable      code = "unavailable"
 	codeOutcomeUnknown   code = "outcome_unknown"
+
+	codePaymentNotFound   code = "payment_not_found"
+	codeInProgress        code = "idempotency_in_progress"
+	codePaymentStatus     code = "payment_status"
+	codeTooManyAttempts   code = "too_many_attempts"
+	codeLapsed            code = "authorisation_lapsed"
+	codeMethodUnavailable code = "method_unavailable"
+	codeRefundAmount      code = "refund_amount"
 )
 
 func codeOf(c inventory.Code) code { return code(c.String()) }
@@ -60,6 +68,18 @@ var refusals = map[code]refusal{
 	codeUnavailable:      {503, "The shard cannot serve now; nothing was done", nil},
 	codeOutcomeUnknown: {
 		503, "It is not known whether this was done; repeat it with the same key", nil,
+	},
+
+	codePaymentNotFound: {404, "There is no such payment", nil},
+	codeInProgress: {
+		409, "The first request with this key is still being worked on; ask again", nil,
+	},
+	codePaymentStatus:     {409, "The payment's status forbids this", nil},
+	codeTooManyAttempts:   {409, "The order has too many payments under way", nil},
+	codeLapsed:            {409, "The authorisation has run out before it was captured", nil},
+	codeMethodUnavailable: {422, "Nobody takes this method of payment here", nil},
+	codeRefundAmount: {
+		422, "The amount is more than what can go back, or in another currency", nil,
 	},
 
 	codeOf(inventory.CodeProductNotFound):   {404, "There is no such product", nil},

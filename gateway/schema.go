@@ -3,6 +3,8 @@ package gateway
 import (
 	"maps"
 	"math"
+
+	"numera/gateway/order"
 )
 
 // schema is a JSON Schema (2020-12), as OpenAPI 3.1 has it.
@@ -170,8 +172,59 @@ func components() map[string]schema {
 			"token": text("The bearer token"), "buyer": text("The buyer it speaks for"),
 			"expires_at": instant("When it ends"),
 		}),
+		"Payment": paymentSchema(),
+		"PaymentAnswer": record("A payment as it is now", map[string]schema{
+			"payment": ref("Payment"), "server_time": instant("The gateway's time"),
+		}),
+		"PaymentsAnswer": record("The payments of an order", map[string]schema{
+			"payments":    arrayOf("Oldest first", ref("Payment")),
+			"server_time": instant("The gateway's time"),
+		}),
+		"Refund": record("Money that goes back", map[string]schema{
+			"id": text("Its id"), "payment": text("Of which payment"), "amount": ref("Money"),
+			"whole":      boolean("Whether it ends the order"),
+			"status":     choice("Where it stands", refundStatuses),
+			"reason":     text("Why"),
+			"created_at": instant("When it was asked for"),
+		}),
+		"RefundAnswer": record("A refund as it is now", map[string]schema{
+			"refund": ref("Refund"), "server_time": instant("The gateway's time"),
+		}),
+		"RefundsAnswer": record("The refunds of a payment", map[string]schema{
+			"refunds":     arrayOf("Oldest first", ref("Refund")),
+			"server_time": instant("The gateway's time"),
+		}),
 		"Problem": problemSchema(),
 	}
+}
+
+var refundStatuses = []string{
+	string(order.RefundRequested), string(order.RefundPending), string(order.RefundDone),
+	string(order.RefundFailed),
+}
+
+func paymentSchema() schema {
+	statuses := make([]string, 0, len(order.Statuses()))
+	for _, s := range order.Statuses() {
+		statuses = append(statuses, string(s))
+	}
+	action := closed("What the buyer has to do", map[string]schema{
+		"kind":       choice("What it is", []string{"pix", "redirect", "confirm"}),
+		"pix_code":   text("The text to copy and paste, with pix"),
+		"qr_svg":     text("The same as a picture, with pix"),
+		"url":        text("Where to go, with redirect"),
+		"client_key": text("What the provider's page in the browser needs, with confirm"),
+	}, []string{"kind"})
+	return record("One attempt to pay an order", map[string]schema{
+		"id": text("Its id"), "order": text("The order's id"), "method": choice("How", methods),
+		"provider":   text("Who takes the money; empty if there is none to take"),
+		"status":     choice("Where it stands", statuses),
+		"processing": boolean("Whether it is still being worked on: ask again"),
+		"amount":     ref("Money"), "captured": ref("Money"), "refunded": ref("Money"),
+		"action":     orNull(action),
+		"created_at": instant("When it was asked for"),
+		"expires_at": instant("Until when the buyer can act"),
+	})
 }
 
 func rangeSchema() schema {

@@ -1,0 +1,311 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"numera/engine/inventory"
+	"numera/gateway/order"
+	"numera/gateway/payment"
+	"numera/gateway/payment/pix"
+	"numera/gateway/shards"
+	"numera/shard/wire"
+)
+
+// Payments is where orders are paid: an order.Checkout, whose contract the methods have.
+type Payments interface {
+	Pay(ctx context.Context, r order.PayRequest) (p order.Payment, replay bool, err error)
+	Payments(
+		ctx context.Context, id inventory.OrderID, by inventory.BuyerID,
+	) ([]order.Payment, error)
+	Refund(
+		ctx context.Context, r order.RefundRequest,
+	) (refund order.Refund, replay bool, err error)
+	Refunds(ctx context.Context, id inventory.PaymentID) ([]order.Refund, error)
+	Ship(ctx context.Context, id inventory.OrderID) (*inventory.OrderView, error)
+	Review(
+		ctx context.Context, id inventory.PaymentID, approve bool, by string,
+	) (order.Payment, error)
+	Webhook(
+		ctx context.Context, tenant, provider string, header func(name string) string, body []byte,
+	) error
+}
+
+// payPatience is how long a buyer's request waits for a provider. A payment that takes longer goes
+// on by itself, and the buyer asks what became of it.
+const payPatience = 3 * time.Second
+
+// answerFor is what of a request's time is kept to answer it.
+const answerFor = 250 * time.Millisecond
+
+// payments is nil where orders are not paid here, and then c has been refused.
+func (g *Gateway) payments(c *call) Payments {
+	if g.config.Payments == nil {
+		p := retryLater(codeUnavailable, 0)
+		p.detail = "this system takes no payments"
+		c.refuse(p, g.now())
+	}
+	return g.config.Payments
+}
+
+// checkMethod refuses a card without what stands for it.
+func checkMethod(c *call) *problem {
+	switch method := c.in.pay.Method; {
+	case method == payment.MethodCard && c.in.pay.CardToken == "":
+		return wrongValue("/card", "a payment by card needs the token that stands for the card")
+	case method != payment.MethodCard && c.in.pay.CardToken != "":
+		return wrongValue("/card", "a payment by "+string(method)+" takes no card")
+	}
+	return nil
+}
+
+// checkAmount refuses an amount that nothing can be given back of.
+func checkAmount(c *call) *problem {
+	if c.in.amount.Amount < 1 {
+		return wrongValue("/amount/amount", "must be at least 1")
+	}
+	return nil
+}
+
+func wrongValue(pointer, detail string) *problem {
+	return refusedBy(&inventory.Outcome{
+		Code:    inventory.CodeValueInvalid,
+		Refusal: &inventory.Refusal{Pointer: pointer, Detail: detail},
+	})
+}
+
+func createPayment(ctx context.Context, g *Gateway, c *call) {
+	payments := g.payments(c)
+	if payments == nil {
+		return
+	}
+	within, cancel := context.WithTimeout(ctx, min(payPatience, g.config.Timeout-answerFor))
+	defer cancel()
+	r := c.in.pay
+	r.Tenant, r.Order, r.By, r.Key = c.tenant, c.in.order, c.who.buyer, c.key
+	p, replay, err := payments.Pay(within, r)
+	if err != nil {
+		c.refuse(g.unpaid(c, err), g.now())
+		return
+	}
+	c.replay = replay
+	g.answerPayment(c, &p)
+}
+
+func listPayments(ctx context.Context, g *Gateway, c *call) {
+	payments := g.payments(c)
+	if payments == nil {
+		return
+	}
+	all, err := payments.Payments(ctx, c.in.order, c.who.buyer)
+	if err != nil {
+		c.refuse(g.unpaid(c, err), g.now())
+		return
+	}
+	c.atUnixMilli = g.now()
+	c.body = append(c.body, `{"payments":[`...)
+	for i := range all {
+		if i > 0 {
+			c.body = append(c.body, ',')
+		}
+		c.body = appendPayment(c.body, &all[i])
+	}
+	c.body = appendTime(append(c.body, `],"server_time":`...), c.atUnixMilli)
+	c.body = append(c.body, '}')
+}
+
+func reviewPayment(ctx context.Context, g *Gateway, c *call) {
+	payments := g.payments(c)
+	if payments == nil {
+		return
+	}
+	p, err := payments.Review(ctx, c.in.payment, c.in.approve, c.who.role.String())
+	if err != nil {
+		c.refuse(g.unpaid(c, err), g.now())
+		return
+	}
+	g.answerPayment(c, &p)
+}
+
+func (g *Gateway) answerPayment(c *call, p *order.Payment) {
+	c.atUnixMilli = g.now()
+	c.body = appendPayment(append(c.body, `{"payment":`...), p)
+	c.body = appendTime(append(c.body, `,"server_time":`...), c.atUnixMilli)
+	c.body = append(c.body, '}')
+}
+
+// refundPart gives some of the money back, and leaves the order as it is.
+func refundPart(ctx context.Context, g *Gateway, c *call) {
+	payments := g.payments(c)
+	if payments == nil {
+		return
+	}
+	amount := payment.Money(c.in.amount)
+	refund, replay, err := payments.Refund(ctx, order.RefundRequest{
+		Order: c.in.order, Key: c.key, Amount: &amount, Reason: c.in.reason,
+		By: c.who.role.String(),
+	})
+	if err != nil {
+		c.refuse(g.unpaid(c, err), g.now())
+		return
+	}
+	c.replay, c.atUnixMilli = replay, g.now()
+	c.body = appendRefund(append(c.body, `{"refund":`...), &refund)
+	c.body = appendTime(append(c.body, `,"server_time":`...), c.atUnixMilli)
+	c.body = append(c.body, '}')
+}
+
+func listRefunds(ctx context.Context, g *Gateway, c *call) {
+	payments := g.payments(c)
+	if payments == nil {
+		return
+	}
+	all, err := payments.Refunds(ctx, c.in.payment)
+	if err != nil {
+		c.refuse(g.unpaid(c, err), g.now())
+		return
+	}
+	c.atUnixMilli = g.now()
+	c.body = append(c.body, `{"refunds":[`...)
+	for i := range all {
+		if i > 0 {
+			c.body = append(c.body, ',')
+		}
+		c.body = appendRefund(c.body, &all[i])
+	}
+	c.body = appendTime(append(c.body, `],"server_time":`...), c.atUnixMilli)
+	c.body = append(c.body, '}')
+}
+
+// wholeRefund is the idempotency key of the refund that ends an order: there is one at the most.
+const wholeRefund = "whole"
+
+// refundPaid refunds an order that a payment has paid; done is false for any other, which has no
+// money to give back here.
+func refundPaid(ctx context.Context, g *Gateway, c *call) (done bool) {
+	_, _, err := g.config.Payments.Refund(ctx, order.RefundRequest{
+		Order: c.in.order, Key: wholeRefund, ReturnToStock: c.in.returnToStock,
+		Reason: c.in.reason, By: c.who.role.String(),
+	})
+	if errors.Is(err, order.ErrPaymentNotFound) {
+		return false
+	}
+	g.answerOrderNow(ctx, c, err)
+	return true
+}
+
+// shipPaid captures what has to be captured before an order is shipped.
+func shipPaid(ctx context.Context, g *Gateway, c *call) (done bool) {
+	_, err := g.config.Payments.Ship(ctx, c.in.order)
+	g.answerOrderNow(ctx, c, err)
+	return true
+}
+
+// answerOrderNow answers with the order as it is now, unless err says why it was not changed.
+func (g *Gateway) answerOrderNow(ctx context.Context, c *call, err error) {
+	if err != nil {
+		c.refuse(g.unpaid(c, err), g.now())
+		return
+	}
+	o, err := g.shards.Order(ctx, wire.OrderQuery(c.onOrder()))
+	if err != nil {
+		c.refuse(g.failed(c, err), g.now())
+		return
+	}
+	if g.accepted(c, o) {
+		acceptOrder(c, o)
+	}
+}
+
+// unpaid maps an error of payments. Of what is not known to have done nothing, a request that
+// carries a key or that is a transition can be repeated, and acts once.
+func (g *Gateway) unpaid(c *call, err error) *problem {
+	var status *order.StatusError
+	switch {
+	case errors.As(err, &status):
+		return refusedBy(&inventory.Outcome{
+			Code: inventory.CodeOrderStatus, Refusal: &inventory.Refusal{Status: status.Status},
+		})
+	case errors.Is(err, shards.ErrOverloaded), errors.Is(err, shards.ErrUnavailable):
+		return g.failed(c, err)
+	}
+	for _, known := range paymentRefusals {
+		if errors.Is(err, known.err) {
+			return refused(known.code, "")
+		}
+	}
+	g.logFailure(c, err)
+	if c.op.method == http.MethodGet {
+		return retryLater(codeUnavailable, 0)
+	}
+	return retryLater(codeOutcomeUnknown, 0)
+}
+
+var paymentRefusals = [...]struct {
+	err  error
+	code code
+}{
+	{order.ErrOrderNotFound, codeOf(inventory.CodeOrderNotFound)},
+	{order.ErrPaymentNotFound, codePaymentNotFound},
+	{order.ErrKeyReused, codeOf(inventory.CodeKeyReused)},
+	{order.ErrInProgress, codeInProgress},
+	{order.ErrMethod, codeMethodUnavailable},
+	{order.ErrTooManyAttempts, codeTooManyAttempts},
+	{order.ErrAmount, codeRefundAmount},
+	{order.ErrLapsed, codeLapsed},
+	{order.ErrConflict, codePaymentStatus},
+}
+
+func appendPayment(buf []byte, p *order.Payment) []byte {
+	money := func(amount int64) inventory.Money {
+		return inventory.Money{Amount: amount, Currency: p.Amount.Currency}
+	}
+	buf = appendText(append(buf, `{"id":`...), string(p.ID))
+	buf = appendText(append(buf, `,"order":`...), p.Order.String())
+	buf = appendText(append(buf, `,"method":`...), string(p.Method))
+	buf = appendText(append(buf, `,"provider":`...), p.Provider)
+	buf = appendText(append(buf, `,"status":`...), string(p.Status))
+	buf = strconv.AppendBool(append(buf, `,"processing":`...), !p.Status.Rests())
+	buf = appendMoney(append(buf, `,"amount":`...), inventory.Money(p.Amount))
+	buf = appendMoney(append(buf, `,"captured":`...), money(p.Captured))
+	buf = appendMoney(append(buf, `,"refunded":`...), money(p.Refunded))
+	buf = appendAction(append(buf, `,"action":`...), &p.Action)
+	buf = appendTime(append(buf, `,"created_at":`...), p.CreatedAt.UnixMilli())
+	buf = appendTime(append(buf, `,"expires_at":`...), p.ExpiresAt.UnixMilli())
+	return append(buf, '}')
+}
+
+// appendAction writes what the buyer has to do, or null. A Pix comes with its code drawn, so that a
+// page has only to show it.
+func appendAction(buf []byte, a *payment.Action) []byte {
+	if a.Kind == payment.ActionNone {
+		return append(buf, "null"...)
+	}
+	buf = appendText(append(buf, `{"kind":`...), string(a.Kind))
+	switch a.Kind {
+	case payment.ActionPix:
+		buf = appendText(append(buf, `,"pix_code":`...), a.PixCode)
+		if drawn, err := pix.SVG(a.PixCode); err == nil { // else the text has to do
+			buf = appendText(append(buf, `,"qr_svg":`...), string(drawn))
+		}
+	case payment.ActionRedirect:
+		buf = appendText(append(buf, `,"url":`...), a.URL)
+	case payment.ActionConfirm:
+		buf = appendText(append(buf, `,"client_key":`...), a.ClientKey)
+	}
+	return append(buf, '}')
+}
+
+func appendRefund(buf []byte, r *order.Refund) []byte {
+	buf = appendText(append(buf, `{"id":`...), r.ID)
+	buf = appendText(append(buf, `,"payment":`...), string(r.Payment))
+	buf = appendMoney(append(buf, `,"amount":`...), inventory.Money(r.Amount))
+	buf = strconv.AppendBool(append(buf, `,"whole":`...), r.Whole)
+	buf = appendText(append(buf, `,"status":`...), string(r.Status))
+	buf = appendText(append(buf, `,"reason":`...), r.Reason)
+	buf = appendTime(append(buf, `,"created_at":`...), r.CreatedAt.UnixMilli())
+	return append(buf, '}')
+}

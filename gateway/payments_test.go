@@ -1,0 +1,228 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"numera/engine/inventory"
+	"numera/gateway/order"
+	"numera/gateway/payment"
+	"numera/gateway/shards"
+)
+
+// till is Payments for tests of the transports: it answers with one payment and one refund, and
+// fails as it is told. It takes no money.
+type till struct {
+	mu       sync.Mutex
+	err      error
+	paid     order.PayRequest
+	refunded order.RefundRequest
+	tenant   string
+	body     string
+}
+
+func (s *till) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+func (s *till) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+func testPayment() order.Payment {
+	return order.Payment{
+		ID: "p-1", Order: testOrder().ID, Method: payment.MethodPix, Provider: "simulator",
+		Amount: payment.Money{Amount: 1990, Currency: "BRL"}, Status: order.StatusPending,
+		Action: payment.Action{Kind: payment.ActionPix, PixCode: "000201"},
+	}
+}
+
+func (s *till) Pay(_ context.Context, r order.PayRequest) (order.Payment, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.paid = r
+	return testPayment(), false, s.err
+}
+
+func (s *till) Payments(
+	context.Context, inventory.OrderID, inventory.BuyerID,
+) ([]order.Payment, error) {
+	bare := testPayment()
+	bare.Action = payment.Action{}
+	return []order.Payment{testPayment(), bare}, s.failure()
+}
+
+func (s *till) Refund(_ context.Context, r order.RefundRequest) (order.Refund, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refunded = r
+	return testRefund(), true, s.err
+}
+
+func testRefund() order.Refund {
+	return order.Refund{
+		ID: "r-1", Payment: "p-1", Amount: payment.Money{Amount: 990, Currency: "BRL"},
+		Status: order.RefundPending, Reason: "late", CreatedAt: time.UnixMilli(testTime),
+	}
+}
+
+func (s *till) Refunds(context.Context, inventory.PaymentID) ([]order.Refund, error) {
+	return []order.Refund{testRefund(), testRefund()}, s.failure()
+}
+
+func (s *till) Ship(context.Context, inventory.OrderID) (*inventory.OrderView, error) {
+	return testOrder(), s.failure()
+}
+
+func (s *till) Review(context.Context, inventory.PaymentID, bool, string) (order.Payment, error) {
+	return testPayment(), s.failure()
+}
+
+func (s *till) Webhook(
+	_ context.Context, tenant, _ string, header func(string) string, body []byte,
+) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tenant, s.body = tenant, header("Signature")+string(body)
+	return s.err
+}
+
+func (g *gate) till() *till { return g.config.Payments.(*till) }
+
+const testPayments = "/v1/orders/00015127010203000000000000000000/payments"
+
+// TestPayIsPassedOn: for whom, with what, and nobody else's order.
+func TestPayIsPassedOn(t *testing.T) {
+	g := open(t, nil)
+	body := `{"method":"card","card":{"token":"tok-1"},"payer":{"name":"Ana","email":"a@b.c",
+		"document":"1","phone":"2"}}`
+	r := g.request("POST", testPayments, asking{token: serviceToken, key: "k-1", body: body})
+	require.Equal(t, 201, r.status, "%s", r.body)
+	require.Equal(t, order.PayRequest{
+		Order: testOrder().ID, Key: "k-1", Method: payment.MethodCard, Secret: order.Secret{
+			CardToken: "tok-1",
+			Payer:     payment.Payer{Name: "Ana", Email: "a@b.c", Document: "1", Phone: "2"},
+		},
+	}, g.till().paid)
+	require.Contains(t, string(r.body), `"qr_svg":"<`)
+
+	r = g.request("POST", "/v1/sessions", asking{})
+	session := r.json(t)
+	r = g.request("POST", testPayments,
+		asking{token: session["token"].(string), key: "k-2", body: `{"method":"pix"}`})
+	require.Equal(t, 201, r.status, "%s", r.body)
+	require.Equal(t, inventory.BuyerID(session["buyer"].(string)), g.till().paid.By)
+	require.Empty(t, g.till().paid.CardToken, "nothing of the request before")
+}
+
+func TestPayRefusesWhatMakesNoSense(t *testing.T) {
+	g := open(t, nil)
+	for body, want := range map[string]string{
+		`{}`:                                    "400 malformed /method",
+		`{"method":"cash"}`:                     "422 value_invalid /method",
+		`{"method":"card"}`:                     "422 value_invalid /card",
+		`{"method":"pix","card":{"token":"t"}}`: "422 value_invalid /card",
+		`{"method":"card","card":{}}`:           "400 malformed /card/token",
+		`{"method":"card","card":{"token":""}}`: "422 value_invalid /card/token",
+		`{"method":"pix","payer":{"name":"` + strings.Repeat("n", 256) + `"}}`: "422 value_invalid /payer/name",
+		`{"method":"card","card":{"number":"4111111111111111"}}`:               "400 unknown_member /card/number",
+	} {
+		r := g.request("POST", testPayments, asking{token: serviceToken, key: "k", body: body})
+		p := r.json(t)
+		require.Equal(t, want, fmt.Sprint(r.status, " ", p["code"], " ", p["pointer"]), body)
+	}
+	require.Zero(t, g.till().paid, "nobody was asked to pay")
+}
+
+// TestFailuresOfPaymentsAreNamed: what a checkout can say, and what a client is told.
+func TestFailuresOfPaymentsAreNamed(t *testing.T) {
+	g := open(t, nil)
+	g.allowed.Store("a request failed", true)
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{order.ErrOrderNotFound, "404 order_not_found"},
+		{order.ErrPaymentNotFound, "404 payment_not_found"},
+		{&order.StatusError{Status: inventory.StatusReleased}, "409 order_status"},
+		{order.ErrInProgress, "409 idempotency_in_progress"},
+		{order.ErrConflict, "409 payment_status"},
+		{order.ErrTooManyAttempts, "409 too_many_attempts"},
+		{order.ErrLapsed, "409 authorisation_lapsed"},
+		{order.ErrKeyReused, "422 idempotency_key_reused"},
+		{order.ErrMethod, "422 method_unavailable"},
+		{order.ErrAmount, "422 refund_amount"},
+		{&shards.OverloadedError{}, "503 overloaded"},
+		{&shards.UnavailableError{}, "503 unavailable"},
+		{shards.ErrOutcomeUnknown, "503 outcome_unknown"},
+		{errors.New("the database is away"), "503 outcome_unknown"},
+	} {
+		g.till().fail(fmt.Errorf("wrapped: %w", c.err))
+		r := g.request("POST", testPayments, asking{token: serviceToken, key: "k", body: `{"method":"pix"}`})
+		require.Equal(t, c.want, fmt.Sprint(r.status, " ", r.code(t)))
+		if r.status == http.StatusServiceUnavailable {
+			require.NotEmpty(t, r.header["Retry-After"])
+		}
+	}
+	r := g.request("GET", testPayments, asking{token: serviceToken})
+	require.Contains(t, string(r.body), `"code":"unavailable"`, "a reading has no outcome")
+}
+
+// TestRefundOfWhatNobodyPaidHere goes to the engine as it always did; of what was paid it does not.
+func TestRefundOfWhatNobodyPaidHere(t *testing.T) {
+	g := open(t, nil)
+	refund := strings.TrimSuffix("/v1/admin"+strings.TrimPrefix(testPayments, "/v1"), "/payments") + "/refund"
+	r := g.request("POST", refund, asking{token: adminToken, body: `{"return_to_stock":true,"reason":"why"}`})
+	require.Equal(t, 200, r.status, "%s", r.body)
+	require.Equal(t, order.RefundRequest{
+		Order: testOrder().ID, Key: wholeRefund, ReturnToStock: true, Reason: "why", By: "admin",
+	}, g.till().refunded)
+	require.Nil(t, g.shards.last)
+
+	g.till().fail(order.ErrPaymentNotFound)
+	r = g.request("POST", refund, asking{token: adminToken})
+	require.Equal(t, 200, r.status, "%s", r.body)
+	require.IsType(t, &inventory.Refund{}, g.shards.last)
+}
+
+func TestWebhooks(t *testing.T) {
+	g := open(t, func(c *Config) { c.Tenant = "loja" })
+	g.allowed.Store("a webhook was not stored", true)
+	hook := func(path string) reply {
+		return g.request("POST", path, asking{
+			body: "raw bytes", header: map[string]string{"Signature": "s", "Content-Type": "text/plain"},
+		})
+	}
+	require.Equal(t, 200, hook("/v1/webhooks/default/simulator").status)
+	require.Equal(t, "loja", g.till().tenant)
+	require.Equal(t, "sraw bytes", g.till().body)
+	require.Equal(t, 200, hook("/v1/webhooks/outra/simulator").status)
+	require.Equal(t, "outra", g.till().tenant)
+	for err, status := range map[error]int{
+		payment.ErrSignature: 401, order.ErrProvider: 404, errors.New("down"): 503,
+	} {
+		g.till().fail(err)
+		require.Equal(t, status, hook("/v1/webhooks/default/simulator").status)
+	}
+	require.Equal(t, 405, g.request("GET", "/v1/webhooks/default/simulator", asking{}).status)
+}
+
+func TestWithoutPayments(t *testing.T) {
+	g := open(t, func(c *Config) { c.Payments = nil })
+	r := g.request("POST", testPayments, asking{token: serviceToken, key: "k", body: `{"method":"pix"}`})
+	require.Equal(t, 503, r.status)
+	require.Contains(t, string(r.body), "takes no payments")
+	require.Equal(t, 404, g.request("POST", "/v1/webhooks/default/simulator", asking{}).status)
+}
