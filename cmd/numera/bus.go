@@ -9,6 +9,7 @@ import (
 	"net"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -21,13 +22,14 @@ import (
 type bus struct {
 	server   *server.Server // nil when an existing one was joined
 	url      string
+	inside   string // url with the secret that the shards are reached by
 	internal *nats.Conn
 	public   *nats.Conn
 }
 
 // openBus starts the NATS server that c asks for, or joins one.
 func openBus(c *devCommand, log *slog.Logger) (*bus, error) {
-	b := &bus{url: c.NATSURL}
+	b := &bus{url: c.NATSURL, inside: c.NATSURL}
 	if b.url != "" {
 		conn, err := b.connect("all", log)
 		b.internal, b.public = conn, conn
@@ -97,6 +99,7 @@ func (b *bus) start(c *devCommand, inside nats.Option) error {
 			"Choose another address with --nats", c.NATS)
 	}
 	b.url = b.server.ClientURL()
+	b.inside = "nats://" + o.User + ":" + o.Password + "@" + strings.TrimPrefix(b.url, "nats://")
 	if public, err = b.server.LookupAccount(public.Name); err == nil { // the server made its own
 		err = public.EnableJetStream(nil, nil)
 	}

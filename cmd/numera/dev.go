@@ -34,7 +34,8 @@ type devCommand struct {
 	NATSURL string `name:"nats-url" help:"Join this NATS server instead of starting one."`
 	Shards  int    `default:"0" help:"Number of shards, fixed when the data directory is made. 0: 8, or what it was made with."`
 
-	Postgres string `placeholder:"DSN" help:"PostgreSQL for orders and payments. Default: a private one under the data directory, from the machine's own programs."`
+	Postgres  string        `placeholder:"DSN" help:"PostgreSQL for orders and payments. Default: a private one under the data directory, from the machine's own programs."`
+	Reconcile time.Duration `default:"1m" help:"Pause between two comparisons of all orders with their rows. 0: never."`
 
 	AdminToken   string   `help:"Bearer token of admins. Default: made from the data directory's secret, and printed."`
 	ServiceToken string   `help:"Bearer token of services, likewise."`
@@ -127,7 +128,15 @@ func (d *dev) start(ctx context.Context) error {
 		return err
 	}
 	d.onStop(d.database.close)
-	return d.startGateway(ctx, node, registry)
+	if err := d.startGateway(ctx, node, registry); err != nil {
+		return err
+	}
+	withdraw, err := announce(c.Data, running{Inside: d.bus.inside, Postgres: d.database.private()})
+	if err != nil {
+		return err
+	}
+	d.onStop(withdraw)
+	return nil
 }
 
 func (d *dev) openNode(conn *nats.Conn, registry *prometheus.Registry) (*shard.Node, error) {
@@ -164,6 +173,9 @@ func (d *dev) startGateway(
 		Registerer: registry, Log: d.log,
 	})
 	d.onStop(func() error { follower.Close(); return nil })
+	if c.Reconcile > 0 {
+		d.onStop(startReconciler(client, d.database, c.Reconcile, registry).close)
+	}
 	d.admin = orDerived(c.AdminToken, node.Secret(), "admin token")
 	d.service = orDerived(c.ServiceToken, node.Secret(), "service token")
 	g, err := gateway.New(gateway.Config{

@@ -17,11 +17,12 @@ import (
 // cli is every subcommand with its flags. A flag may also be given as an environment variable:
 // NUMERA_ and the flag in capitals, - as _; the flag wins.
 type cli struct {
-	Dev     devCommand     `cmd:"" help:"Run everything in one process: NATS, shards, gateway, events, PostgreSQL."`
-	Migrate migrateCommand `cmd:"" help:"Bring a PostgreSQL database to the schema of this program."`
-	Export  exportCommand  `cmd:"" help:"Write a day's orders or payments as CSV."`
-	PSP     pspCommand     `cmd:"" name:"psp" help:"A payment provider to try and to test with: it remembers, and fails as it is told to."`
-	Bench   benchCommand   `cmd:"" help:"Load the system, check every sale afterwards, and report."`
+	Dev       devCommand       `cmd:"" help:"Run everything in one process: NATS, shards, gateway, events, PostgreSQL."`
+	Migrate   migrateCommand   `cmd:"" help:"Bring a PostgreSQL database to the schema of this program."`
+	Export    exportCommand    `cmd:"" help:"Write a day's orders or payments as CSV."`
+	Reconcile reconcileCommand `cmd:"" help:"Compare the orders of a running system with their rows and payments."`
+	PSP       pspCommand       `cmd:"" name:"psp" help:"A payment provider to try and to test with: it remembers, and fails as it is told to."`
+	Bench     benchCommand     `cmd:"" help:"Load the system, check every sale afterwards, and report."`
 }
 
 const description = `numera sells finite, numbered items at an announced hour.

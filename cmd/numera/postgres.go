@@ -129,6 +129,14 @@ func (d *database) String() string {
 	return fmt.Sprintf("psql 'host=%s port=%d user=%s dbname=%s'", c.Host, c.Port, c.User, c.Database)
 }
 
+// private is the DSN of a private one, else "".
+func (d *database) private() string {
+	if d.dir == "" {
+		return ""
+	}
+	return cluster.DSN(d.dir)
+}
+
 // close stops a private one. What uses the pool has to be closed before.
 func (d *database) close() error {
 	d.cancel()

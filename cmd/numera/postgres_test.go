@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -145,4 +146,47 @@ func TestExport(t *testing.T) {
 	require.Equal(t, string(text), out.String())
 	require.Contains(t, out.String(), "#complete,0\r\n")
 	require.Error(t, run(t.Context(), arguments[:3], &out, &out))
+}
+
+// TestReconcile gives one number to two orders by hand, and a row that says something else: the
+// running system raises both, and the command repairs what it may.
+func TestReconcile(t *testing.T) {
+	dir, dsn := t.TempDir(), postgrestest.DSN(t)
+	s := startSystem(t, dir, "--postgres", dsn, "--reconcile", "200ms")
+	s.product("a", 1000, "")
+	s.sell("x", "a", 40)
+	s.requireRows(dsn, "a")
+	pool := postgrestest.Open(t, dsn)
+	reconcile := func(flags ...string) (string, error) {
+		var out bytes.Buffer
+		err := run(t.Context(), append([]string{
+			"reconcile", "--data", dir, "--postgres", dsn,
+		}, flags...), &out, &out)
+		return out.String(), err
+	}
+	out, err := reconcile()
+	require.NoError(t, err, out)
+	require.Contains(t, out, "40 orders compared")
+	require.Contains(t, out, "0 repaired, 0 left")
+
+	_, err = pool.Exec(t.Context(), `UPDATE order_items SET numbers = (SELECT numbers FROM order_items
+		ORDER BY order_id LIMIT 1) WHERE order_id = (SELECT max(order_id::text)::uuid FROM order_items)`)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		metrics := s.call("GET", "/metrics", adminToken, "", "").text
+		return strings.Contains(metrics, `numera_findings_open{kind="numbers_overlap"} `) &&
+			strings.Contains(metrics, `numera_findings_open{kind="row_differs"} 1`)
+	}, 10*time.Second, 50*time.Millisecond)
+	out, err = reconcile()
+	require.ErrorIs(t, err, errFindings)
+	require.Regexp(t, `(?m)^left +numbers_overlap +a \d+ +orders `, out)
+	out, err = reconcile("--repair")
+	require.ErrorIs(t, err, errFindings, "it was found before it was repaired")
+	require.Regexp(t, `(?m)^repaired +row_differs +\w+ +items$`, out)
+	out, err = reconcile("--repair")
+	require.NoError(t, err, out)
+	s.stop()
+	require.Contains(t, s.log.String(), "kind=numbers_overlap")
+	_, err = reconcile()
+	require.ErrorContains(t, err, "no numera dev runs over")
 }
