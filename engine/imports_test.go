@@ -24,7 +24,7 @@ var mayImport = map[string][]string{
 	"shard/transport":            {},
 	"shard/wire":                 {"engine/inventory"},
 	"shard":                      {"engine", "engine/inventory", "wal", "shard/clock", "shard/transport", "shard/wire"},
-	"gateway":                    {"shard/wire", "engine/inventory", "gateway/order", "gateway/payment"},
+	"gateway":                    {"shard/wire", "engine/inventory", "gateway/order", "gateway/payment", "gateway/payment/pix"},
 	"gateway/payment":            {},
 	"gateway/payment/pix":        {},
 	"gateway/payment/exchange":   {"gateway/payment"},

@@ -73,6 +73,12 @@ func (a *api) set(call string, given answer) {
 	a.answers[call] = given
 }
 
+func (a *api) count() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.asked)
+}
+
 func (a *api) last() request {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -146,7 +152,7 @@ func TestAuthorise(t *testing.T) {
 		_, err = p.Authorise(ctx, wrong)
 		require.ErrorIs(t, err, payment.ErrRejected)
 	}
-	require.Len(t, a.asked, 2)
+	require.Equal(t, 2, a.count())
 }
 
 func TestStatuses(t *testing.T) {
@@ -191,7 +197,7 @@ func TestErrors(t *testing.T) {
 			_, err := p.Authorise(ctx, authorisation)
 			require.ErrorIs(t, err, row.fails)
 			require.NotContains(t, err.Error(), "ana@example.com")
-			require.Len(t, a.asked, 1, "the SDK does not repeat")
+			require.Equal(t, 1, a.count(), "the SDK does not repeat")
 		})
 	}
 	nowhere, err := mercadopago.New(mercadopago.Config{URL: "http://127.0.0.1:1"})
@@ -280,7 +286,7 @@ func TestRefund(t *testing.T) {
 	ask.Amount = brl(0)
 	_, err = p.Refund(ctx, ask)
 	require.ErrorIs(t, err, payment.ErrRejected, "nothing is not everything")
-	require.Len(t, a.asked, 1)
+	require.Equal(t, 1, a.count())
 }
 
 func TestWebhooks(t *testing.T) {

@@ -34,7 +34,6 @@ func begin(ctx context.Context, key string) (context.Context, *call) {
 // Do sends a request that begin has prepared.
 func (r *requester) Do(request *http.Request) (*http.Response, error) {
 	c := request.Context().Value(callKey{}).(*call)
-	request.Header.Del("X-Idempotency-Key")
 	if c.key != "" {
 		request.Header.Set("X-Idempotency-Key", c.key)
 	}
