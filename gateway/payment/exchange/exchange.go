@@ -38,6 +38,10 @@ func NewClient(config Config) *http.Client {
 	transport.MaxConnsPerHost = config.Connections
 	transport.MaxIdleConnsPerHost = config.Connections
 	transport.MaxIdleConns = config.Connections
+	// One call to a connection: with HTTP/2 one that hangs would take all others with it, and their
+	// number would not be bounded.
+	transport.Protocols = new(http.Protocols)
+	transport.Protocols.SetHTTP1(true)
 	return &http.Client{
 		// Not http.Client's own Timeout, which replaces the error that says whether the call left.
 		Transport: &carrier{transport, config.Timeout},

@@ -1,7 +1,7 @@
 // Package mercadopago takes Pix through Mercado Pago's payments API and its SDK.
 //
 // The SDK makes up an idempotency key for every call, which protects nothing: requester puts ours in
-// its place. It also makes every call once, where the SDK's own would repeat it.
+// its place. It also leaves out the SDK's own repetitions.
 //
 // A payment is found by its external reference, which is our payment's id. What cannot be asked of
 // Mercado Pago: it keeps no id of ours with a refund, so in a look-up refunds are known by its own
@@ -186,7 +186,9 @@ func (p *Provider) Refund(ctx context.Context, r payment.RefundRequest) (payment
 	return back, nil
 }
 
-// LookUp tells the state of a charge, with its refunds, by Mercado Pago's id or by ours.
+// LookUp tells the state of a charge, with its refunds, by Mercado Pago's id or by ours. A call that
+// Mercado Pago is still working on is not found by ours: ErrNotFound is final only when the last
+// call that could have made the charge was answered, or is much older than a call can take.
 func (p *Provider) LookUp(ctx context.Context, r payment.Reference) (payment.Charge, error) {
 	id, err := p.idOf(ctx, r)
 	if err != nil {

@@ -16,7 +16,9 @@ const lookUp = "look up"
 //
 // Stripe's search lags by seconds, so a payment whose PaymentIntent is not known yet is also sought
 // among the charges of its transfer group, which do not lag. What neither finds has moved no money,
-// and nobody holds what would let it move: ErrNotFound.
+// and nobody holds what would let it move: ErrNotFound. A call that Stripe is still working on is
+// not found either, so that is final only when the last call that could have made the charge was
+// answered, or is much older than a call can take.
 func (p *Provider) LookUp(ctx context.Context, r payment.Reference) (payment.Charge, error) {
 	id, err := p.intentOf(ctx, r)
 	if err != nil {
