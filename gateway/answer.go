@@ -76,6 +76,8 @@ func appendProduct(buf []byte, p *inventory.ProductView) []byte {
 	buf = appendCount(append(buf, `,"max_per_order":`...), s.MaxPerOrder)
 	buf = appendOrNull(append(buf, `,"max_per_buyer":`...), int64(s.MaxPerBuyer))
 	buf = appendText(append(buf, `,"campaign":`...), s.Campaign)
+	buf = appendText(append(buf, `,"capture":`...), captures[index(s.CaptureAtShipping)])
+	buf = appendText(append(buf, `,"late_payment":`...), latePayments[index(s.RefundLate)])
 	buf = appendText(append(buf, `,"state":`...), saleStates[p.State])
 	buf = appendCount(append(buf, `,"counters":{"count":`...), p.Counters.Count)
 	buf = appendCount(append(buf, `,"available":`...), p.Counters.Available)
@@ -95,7 +97,18 @@ var (
 		inventory.PickRandom: "random", inventory.PickLowest: "lowest",
 		inventory.PickAdjacent: "adjacent",
 	}
+
+	// What a product says of its payments: the default, and the other.
+	captures     = []string{"confirmation", "shipping"}
+	latePayments = []string{"reclaim", "refund"}
 )
+
+func index(other bool) int {
+	if other {
+		return 1
+	}
+	return 0
+}
 
 // appendSelections writes what was selected of each product, given numbers before a quantity.
 func appendSelections(buf []byte, selections []inventory.Selection) []byte {

@@ -60,6 +60,8 @@ type (
 		MaxPerOrder           uint32    `json:"max_per_order"`
 		MaxPerBuyer           *uint32   `json:"max_per_buyer"`
 		Campaign              string    `json:"campaign"`
+		Capture               string    `json:"capture"`
+		LatePayment           string    `json:"late_payment"`
 		State                 string    `json:"state"`
 		Counters              struct {
 			Count     uint32 `json:"count"`
@@ -140,6 +142,7 @@ func TestProductsAreWrittenLikeTheirStructs(t *testing.T) {
 	want := productJSON{
 		ID: "rifa-1", Name: s.Name, Price: moneyJSON(s.Price), FirstNumber: 1, Count: s.Count,
 		ClosesAt: &closes, HoldSeconds: 1800, HoldMaxSeconds: 7200, PaymentGraceSeconds: 300,
+		Capture: "confirmation", LatePayment: "reclaim",
 		OverdueReleaseSeconds: &s.OverdueReleaseSeconds, MinPerOrder: 1, MaxPerOrder: 100,
 		MaxPerBuyer: &s.MaxPerBuyer, State: "paused", Version: 7,
 	}

@@ -233,6 +233,7 @@ func TestCommandsAreReadWhole(t *testing.T) {
 		Name: "é\"", Price: inventory.Money{Amount: 0, Currency: "USD"}, FirstNumber: 0, Count: 10,
 		OpensAtUnixMilli: 1_800_000_000_124, ClosesAtUnixMilli: 1_800_000_000_130,
 		HoldSeconds: 1, HoldMaxSeconds: 2, PaymentGraceSeconds: 3, OverdueReleaseSeconds: 4,
+		CaptureAtShipping: true, RefundLate: true,
 		MinPerOrder: 2, MaxPerOrder: 1000, MaxPerBuyer: 7, Campaign: "natal",
 	}
 	cases := []struct {
@@ -284,7 +285,7 @@ func TestCommandsAreReadWhole(t *testing.T) {
 			  "opens_at":"2027-01-15T05:00:00.1231-03:00","closes_at":"2027-01-15T08:00:00.13Z",
 			  "hold_seconds":1,"hold_max_seconds":2,"payment_grace_seconds":3,
 			  "overdue_release_seconds":4,"min_per_order":2,"max_per_order":1000,
-			  "max_per_buyer":7,"campaign":"natal"}`,
+			  "max_per_buyer":7,"campaign":"natal","capture":"shipping","late_payment":"refund"}`,
 			&inventory.PutProduct{Product: "natal-2026.rifa-1", Settings: full},
 		},
 		{

@@ -254,6 +254,17 @@ var settingsMembers = []member{
 		"campaign", inBody, false, text("The opening it belongs to; at most 64 bytes"),
 		func(d *decoder, in *input) { in.settings.Campaign = d.string() },
 	},
+	{
+		"capture", inBody, false,
+		choice("When authorised money is taken; at confirmation by default", captures),
+		func(d *decoder, in *input) { in.settings.CaptureAtShipping = d.choice(captures) == 1 },
+	},
+	{
+		"late_payment", inBody, false,
+		choice("What becomes of money for an order that has ended; reclaim, by default, takes the "+
+			"same numbers if all are still free", latePayments),
+		func(d *decoder, in *input) { in.settings.RefundLate = d.choice(latePayments) == 1 },
+	},
 }
 
 var priceMembers = []member{

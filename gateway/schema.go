@@ -118,6 +118,8 @@ func components() map[string]schema {
 		"max_per_order":           integer("The largest order", 1, math.MaxUint32),
 		"max_per_buyer":           orNull(integer("How many a buyer holds at most", 1, math.MaxUint32)),
 		"campaign":                text("The opening it belongs to"),
+		"capture":                 choice("When authorised money is taken", captures),
+		"late_payment":            choice("What becomes of money for an order that has ended", latePayments),
 		"state":                   choice("The admin's switch", saleStates),
 		"counters":                ref("Counters"),
 		"version":                 integer("Rises with every change", 0, math.MaxInt64),

@@ -8,7 +8,7 @@ import (
 
 // Version is the newest format of batches and command kinds that this binary knows. A batch of
 // a newer one must not be applied: its replica stops until it is upgraded.
-const Version = 1
+const Version = 2
 
 // Batch is one entry of the log: commands that commit together, with the proposer's time and a
 // seed for the random picks in it.

@@ -205,7 +205,8 @@ func (s *Settings) append(buf []byte) []byte {
 	} {
 		buf = binary.AppendVarint(buf, v)
 	}
-	return appendString(buf, s.Campaign)
+	buf = appendString(buf, s.Campaign)
+	return appendBool(appendBool(buf, s.CaptureAtShipping), s.RefundLate)
 }
 
 func (r *reader) settings() Settings {
@@ -224,6 +225,7 @@ func (r *reader) settings() Settings {
 		*v = r.varint()
 	}
 	s.Campaign = r.string(maxText)
+	s.CaptureAtShipping, s.RefundLate = r.bool(), r.bool()
 	return s
 }
 

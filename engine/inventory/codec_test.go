@@ -48,6 +48,7 @@ var (
 		Name: "Rifa de Natal", Price: Money{Amount: 1990, Currency: "BRL"}, FirstNumber: 1, Count: 1_000_000,
 		OpensAtUnixMilli: opening, ClosesAtUnixMilli: opening + hour, HoldSeconds: 1800, HoldMaxSeconds: 7200,
 		PaymentGraceSeconds: 300, OverdueReleaseSeconds: 60, MinPerOrder: 1, MaxPerOrder: 100, MaxPerBuyer: 500,
+		CaptureAtShipping: true, RefundLate: true,
 		Campaign: "natal-2026",
 	}
 
@@ -167,7 +168,7 @@ func TestBatchDamage(t *testing.T) {
 	require.ErrorContains(t, b.Decode(unknown), "kind 99")
 }
 
-// TestGolden keeps the stored format of version 1: what is in the golden files was written by
+// TestGolden keeps the stored format of version 2: what is in the golden files was written by
 // releases that are in use, and must be read and written the same for ever. A change of format needs
 // another version and files of its own.
 func TestGolden(t *testing.T) {

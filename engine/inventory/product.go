@@ -84,6 +84,11 @@ func (p *Product) set(s Settings) {
 	} {
 		h = mix(h, uint64(v))
 	}
+	for _, flag := range [...]bool{s.CaptureAtShipping, s.RefundLate} {
+		if h = mix(h, 0); flag {
+			h = mix(h, 1)
+		}
+	}
 	p.settingsDigest = h
 }
 

@@ -28,6 +28,11 @@ type Settings struct {
 	MaxPerOrder           uint32 // ≤ MaxNumbersInOrder
 	MaxPerBuyer           uint32 // 0: no limit; live and sold numbers count
 	Campaign              string // ≤ 64 bytes; "" for none
+
+	// What a product says of its payments is kept here for whoever takes them: nothing in the engine
+	// depends on it.
+	CaptureAtShipping bool // authorised money is taken when the order is shipped, not once it is paid
+	RefundLate        bool // money for an order that has ended goes back: its numbers are not taken again
 }
 
 // Bounds of settings and commands.

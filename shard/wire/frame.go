@@ -8,7 +8,7 @@ import (
 )
 
 // Version is the version of the messages that this binary writes and reads.
-const Version = 1
+const Version = 2
 
 // Kind says what the items of a message are.
 type Kind uint8

@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "write the golden files of a new version
 // writes must be what they read.
 func TestGolden(t *testing.T) {
 	for name, message := range sampleMessages() {
-		path := filepath.Join("testdata", "v1", name+".hex")
+		path := filepath.Join("testdata", "v2", name+".hex")
 		if *update {
 			require.NoError(t, os.WriteFile(path, hexLines(message), 0o644))
 		}
@@ -189,7 +189,7 @@ func TestWrongKindVersionAndCount(t *testing.T) {
 
 	message[4]++
 	_, err = Open(reseal(message))
-	require.ErrorContains(t, err, "version 2, this is version 1")
+	require.ErrorContains(t, err, "version 3, this is version 2")
 
 	Seal(message, 0)
 	message[4]--
