@@ -167,8 +167,11 @@ func (s *Server) once(ctx context.Context, on Operation, key string, r *request,
 	if on == OnAuthorise {
 		l.creating--
 	}
+	defer close(bound.done)
+	if s.closed { // an effect now would be forgotten
+		return bound.answer
+	}
 	bound.answer = s.act(on, l, r, fault)
-	close(bound.done)
 	if bound.answer.Status/100 == 4 {
 		delete(s.keys, key)
 	} else {

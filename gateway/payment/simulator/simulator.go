@@ -114,7 +114,8 @@ func New(config Config) (*Server, error) {
 	return s, nil
 }
 
-// Close ends hanging calls, and drops webhooks that have not been delivered.
+// Close ends hanging calls, whose effect does not come any more, and drops webhooks that have not
+// been delivered.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -194,6 +195,9 @@ func (s *Server) FinishRefund(id, refund string, status payment.RefundStatus) (C
 func (s *Server) change(id string, how func(*ledger, *Charge) error) (Charge, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return Charge{}, fmt.Errorf("%w: closed", ErrNotNow)
+	}
 	l, c := s.find(id)
 	if c == nil {
 		return Charge{}, ErrNoCharge

@@ -3,6 +3,7 @@ package simulator_test
 import (
 	"context"
 	"errors"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -333,6 +334,29 @@ func TestItRemembersInItsFile(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("{\"payment\":\n{}\n"), 0o600))
 	_, err = simulator.New(simulator.Config{File: file})
 	require.Error(t, err)
+}
+
+// TestNothingIsDoneThatWouldBeForgotten closes the provider while a call is under way.
+func TestNothingIsDoneThatWouldBeForgotten(t *testing.T) {
+	server, err := simulator.New(simulator.Config{File: filepath.Join(t.TempDir(), "psp")})
+	require.NoError(t, err)
+	front := httptest.NewServer(server)
+	defer front.Close()
+	client := simulator.NewClient(simulator.ClientConfig{URL: front.URL})
+	defer client.Close()
+	require.NoError(t, server.Script(simulator.Fault{Kind: simulator.Slow, DelayMilli: 60_000}))
+	answered := make(chan error, 1)
+	go func() {
+		_, err := client.Authorise(ctx, card("p1"))
+		answered <- err
+	}()
+	require.Eventually(t, func() bool { return len(server.Calls("p1")) == 1 }, 5*time.Second,
+		time.Millisecond)
+	require.NoError(t, server.Close())
+	require.ErrorIs(t, <-answered, payment.ErrUnknown)
+	require.Empty(t, server.Charges())
+	_, err = server.Pay("p1")
+	require.ErrorIs(t, err, simulator.ErrNotNow)
 }
 
 // TestManyAtOnce has every call of 2,000 payments done twice at once; each is charged once.

@@ -94,7 +94,9 @@ func TestSignatures(t *testing.T) {
 		"302 s old":       {by("new", 302*time.Second), body, payment.ErrSignature},
 		"from the future": {by("new", -302*time.Second), body, payment.ErrSignature},
 		"none":            {"", body, payment.ErrSignature},
-		"of nothing":      {simulator.Sign([]string{"new"}, now, []byte("{}")), []byte("{}"), payment.ErrIgnored},
+		"of nothing": {
+			simulator.Sign([]string{"new"}, now, []byte("{}")), []byte("{}"), payment.ErrIgnored,
+		},
 	} {
 		_, err := w.ParseWebhook(func(string) string { return row.header }, row.body, now)
 		require.ErrorIs(t, err, row.fails, name)
