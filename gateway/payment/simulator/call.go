@@ -67,6 +67,18 @@ var (
 	}
 )
 
+// visit is one call that has arrived.
+type visit struct {
+	on     Operation
+	key    string
+	asked  *request
+	raw    []byte // what was asked, as it came
+	ledger *ledger
+	record int // of its calls
+	fault  Fault
+	slow   time.Duration
+}
+
 // call carries out one call, with the faults that await it. The effect does not wait for whoever
 // asked: a caller that has left has its effect all the same.
 func (s *Server) call(ctx context.Context, on Operation, key string, r *request, raw []byte) answer {
@@ -79,23 +91,21 @@ func (s *Server) call(ctx context.Context, on Operation, key string, r *request,
 			return failed(&refusal{http.StatusUnprocessableEntity, "marker", err.Error()})
 		}
 	}
-	fault, slow := s.script.take(on, l)
-	record := len(l.calls)
-	l.calls = append(l.calls, Call{on, key, s.now(), fault.Kind, 0})
+	v := &visit{on: on, key: key, asked: r, raw: raw, ledger: l, record: len(l.calls)}
+	v.fault, v.slow = s.script.take(on, l)
+	l.calls = append(l.calls, Call{on, key, s.now(), v.fault.Kind, 0})
 	s.mu.Unlock()
 
-	given := s.meet(ctx, on, key, r, raw, fault, slow)
+	given := s.meet(ctx, v)
 	s.mu.Lock()
-	l.calls[record].Status = given.Status
+	l.calls[v.record].Status = given.Status
 	s.mu.Unlock()
 	return given
 }
 
-// meet answers as the fault has it.
-func (s *Server) meet(ctx context.Context, on Operation, key string, r *request, raw []byte,
-	fault Fault, slow time.Duration,
-) answer {
-	switch fault.Kind {
+// meet acts and answers as the fault has it.
+func (s *Server) meet(ctx context.Context, v *visit) answer {
+	switch v.fault.Kind {
 	case TimeoutBefore:
 		s.hang(ctx)
 		return noAnswer
@@ -106,12 +116,17 @@ func (s *Server) meet(ctx context.Context, on Operation, key string, r *request,
 	case Busy:
 		return failed(busy)
 	}
-	given := s.once(ctx, on, key, r, raw, fault, slow)
-	switch fault.Kind {
-	case TimeoutAfter:
+	given := v.fault.spoil(s.once(ctx, v))
+	if v.fault.Kind == TimeoutAfter {
 		s.hang(ctx)
-		return noAnswer
-	case CutAfter:
+	}
+	return given
+}
+
+// spoil is what the caller gets of an answer.
+func (f Fault) spoil(given answer) answer {
+	switch f.Kind {
+	case TimeoutAfter, CutAfter:
 		return noAnswer
 	case ErrorAfter:
 		return failed(broken)
@@ -131,17 +146,15 @@ func (s *Server) hang(ctx context.Context) {
 }
 
 // once acts for a key once, and has everybody else who comes with it wait for the answer.
-func (s *Server) once(ctx context.Context, on Operation, key string, r *request, raw []byte,
-	fault Fault, slow time.Duration,
-) answer {
-	if on == OnLookUp {
-		s.pause(slow)
-		return s.lookUp(r)
+func (s *Server) once(ctx context.Context, v *visit) answer {
+	if v.on == OnLookUp {
+		s.pause(v.slow)
+		return s.lookUp(v.asked)
 	}
-	sum := sha256.Sum256(append([]byte(on), raw...))
+	sum := sha256.Sum256(append([]byte(v.on), v.raw...))
 	print := hex.EncodeToString(sum[:])
 	s.mu.Lock()
-	if bound, known := s.keys[key]; known {
+	if bound, known := s.keys[v.key]; known {
 		s.mu.Unlock()
 		if bound.print != print {
 			return failed(keyBound)
@@ -154,29 +167,29 @@ func (s *Server) once(ctx context.Context, on Operation, key string, r *request,
 		}
 	}
 	bound := &keyed{print: print, done: make(chan struct{})}
-	s.keys[key] = bound
-	l := s.ledger(r)
-	if on == OnAuthorise {
-		l.creating++
+	s.keys[v.key] = bound
+	if v.on == OnAuthorise {
+		v.ledger.creating++
 	}
 	s.mu.Unlock()
-	s.pause(slow)
+	s.pause(v.slow)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if on == OnAuthorise {
-		l.creating--
+	if v.on == OnAuthorise {
+		v.ledger.creating--
 	}
 	defer close(bound.done)
 	if s.closed { // an effect now would be forgotten
 		return bound.answer
 	}
-	bound.answer = s.act(on, l, r, fault)
+	bound.answer = s.act(v)
 	if bound.answer.Status/100 == 4 {
-		delete(s.keys, key)
-	} else {
-		s.remember(l, &boundKey{key, print, bound.answer})
+		delete(s.keys, v.key)
+		return bound.answer
 	}
+	v.ledger.calls[v.record].Status = v.fault.spoil(bound.answer).Status
+	s.remember(v.ledger, &boundKey{v.key, print, bound.answer})
 	return bound.answer
 }
 
@@ -192,25 +205,26 @@ func (s *Server) pause(d time.Duration) {
 }
 
 // act has the effect, and says what came of it.
-func (s *Server) act(on Operation, l *ledger, r *request, fault Fault) answer {
-	if fault.Kind == ErrorStored {
+func (s *Server) act(v *visit) answer {
+	if v.fault.Kind == ErrorStored {
 		return failed(broken)
 	}
+	l, r := v.ledger, v.asked
 	var result any
 	var err error
-	if on == OnAuthorise {
-		result, err = s.authorise(l, r, fault)
+	if v.on == OnAuthorise {
+		result, err = s.authorise(l, r, v.fault)
 	} else if _, c := s.find(l.chargeID(r)); c == nil {
 		err = errNoSuchCharge
 	} else {
 		result = c
-		switch on {
+		switch v.on {
 		case OnCapture:
-			err = s.capture(l, c, r, fault)
+			err = s.capture(l, c, r, v.fault)
 		case OnVoid:
 			s.void(l, c)
 		case OnRefund:
-			result, err = s.refund(l, c, r, fault)
+			result, err = s.refund(l, c, r, v.fault)
 		}
 	}
 	if err != nil {
