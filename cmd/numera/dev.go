@@ -37,6 +37,8 @@ type devCommand struct {
 	Postgres  string        `placeholder:"DSN" help:"PostgreSQL for orders and payments. Default: a private one under the data directory, from the machine's own programs."`
 	Reconcile time.Duration `default:"1m" help:"Pause between two comparisons of all orders with their rows. 0: never."`
 
+	paymentFlags
+
 	AdminToken   string   `help:"Bearer token of admins. Default: made from the data directory's secret, and printed."`
 	ServiceToken string   `help:"Bearer token of services, likewise."`
 	CORSOrigin   []string `name:"cors-origin" help:"Origins whose pages may call the API; * for any."`
@@ -76,6 +78,7 @@ type dev struct {
 	http           net.Listener
 	bus            *bus
 	database       *database
+	desk           *desk
 	stops          []func() error
 }
 
@@ -176,11 +179,17 @@ func (d *dev) startGateway(
 	if c.Reconcile > 0 {
 		d.onStop(startReconciler(client, d.database, c.Reconcile, registry).close)
 	}
+	if d.desk, err = d.startPayments(ctx, client, node.Secret()); err != nil {
+		return err
+	}
 	d.admin = orDerived(c.AdminToken, node.Secret(), "admin token")
 	d.service = orDerived(c.ServiceToken, node.Secret(), "service token")
 	g, err := gateway.New(gateway.Config{
 		TokenSecret: derive(node.Secret(), "buyer tokens"), AdminToken: d.admin, ServiceToken: d.service,
-		CORSOrigins: c.CORSOrigin, Degraded: follower.Degraded, Registry: registry, Log: d.log,
+		CORSOrigins: c.CORSOrigin, Registry: registry, Log: d.log, Payments: d.desk.checkout,
+		Degraded: func(ctx context.Context) []string {
+			return append(follower.Degraded(ctx), d.desk.degraded()...)
+		},
 	}, client)
 	if err != nil {
 		return err
@@ -238,6 +247,7 @@ numera is ready.
   NATS   %[4]s   (nats micro info numera)
   data   %[5]s
   orders %[6]s
+  paying %[7]s
   admin token    %[2]s
   service token  %[3]s
 
@@ -248,7 +258,10 @@ Try, in another terminal: put a hundred numbers on sale, and buy two of them.
   curl -X POST %[1]s/v1/orders -H 'Authorization: Bearer %[3]s' \
        -H 'Content-Type: application/json' -H 'Idempotency-Key: try-1' \
        -d '{"buyer":"ana","items":[{"product":"rifa-1","numbers":[17,42]}]}'
+Pay it: put the id of the order that came back in place of ORDER.
+  curl -X POST %[1]s/v1/orders/ORDER/payments -H 'Authorization: Bearer %[3]s' \
+       -H 'Content-Type: application/json' -H 'Idempotency-Key: pay-1' -d '{"method":"pix"}'
 
 Ctrl-C stops it.
-`, "\n"), url, d.admin, d.service, d.bus.url, d.command.Data, d.database)
+`, "\n"), url, d.admin, d.service, d.bus.url, d.command.Data, d.database, d.desk)
 }

@@ -15,7 +15,7 @@ import (
 // pspCommand is a payment provider to try and to test with.
 type pspCommand struct {
 	HTTP          string   `name:"http" default:"127.0.0.1:8090" help:"Address of its API and its page. Port 0 picks one."`
-	WebhookURL    string   `name:"webhook-url" help:"Where webhooks go, such as http://127.0.0.1:8080/v1/webhooks/main/simulator. Default: none."`
+	WebhookURL    string   `name:"webhook-url" help:"Where webhooks go, such as http://127.0.0.1:8080/v1/webhooks/default/simulator. Default: none."`
 	WebhookSecret []string `name:"webhook-secret" default:"whsec_simulator" help:"Webhooks are signed with every one of these."`
 	Account       string   `default:"acct_simulator" help:"Id of the account whose money it keeps."`
 	Currency      string   `default:"BRL" help:"The only currency that it takes."`
@@ -35,11 +35,7 @@ func (c *pspCommand) Run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w: choose another address with --http", err), provider.Close())
 	}
-	server := &http.Server{
-		Handler: provider, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
-		WriteTimeout: 2 * time.Minute, // calls hang when they are told to
-		IdleTimeout:  2 * time.Minute, MaxHeaderBytes: 16 << 10,
-	}
+	server := simulatorServer(provider)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	c.greet(s, listener.Addr())
@@ -50,6 +46,15 @@ func (c *pspCommand) Run(ctx context.Context, s *streams) error {
 		<-served
 	}
 	return errors.Join(err, provider.Close())
+}
+
+// simulatorServer serves the simulator's API and its page.
+func simulatorServer(provider *simulator.Server) *http.Server {
+	return &http.Server{
+		Handler: provider, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
+		WriteTimeout: 2 * time.Minute, // calls hang when they are told to
+		IdleTimeout:  2 * time.Minute, MaxHeaderBytes: 16 << 10,
+	}
 }
 
 // greet says what to try.

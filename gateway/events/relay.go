@@ -1,5 +1,5 @@
-// Package events relays the outboxes of all shards to the JetStream stream numera-events, for
-// consumers that want to be told rather than to ask.
+// Package events relays the outboxes of all shards, and that of payments, to the JetStream stream
+// numera-events, for consumers that want to be told rather than to ask.
 //
 // It promises each event at least once, those of one shard in order, with the message id
 // <shard>-<sequence> by which JetStream drops what comes twice within its window. It does not
@@ -8,6 +8,7 @@
 package events
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,6 +58,33 @@ type Config struct {
 	Log *slog.Logger // default: nothing is logged
 }
 
+func (c Config) withDefaults() Config {
+	c.Consumer = cmp.Or(c.Consumer, "events")
+	c.SyncDelay = cmp.Or(c.SyncDelay, 3*time.Second)
+	c.MaxAge = cmp.Or(c.MaxAge, 7*24*time.Hour)
+	c.MaxBytes = cmp.Or(c.MaxBytes, 2<<30)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// openStream makes the stream if it does not exist.
+func openStream(ctx context.Context, conn *nats.Conn, c Config) (jetstream.JetStream, error) {
+	js, err := jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(2*batch))
+	if err != nil {
+		return nil, fmt.Errorf("events: %w", err)
+	}
+	_, err = js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+		Name: Stream, Subjects: []string{SubjectPrefix + ">"}, Storage: jetstream.FileStorage,
+		MaxAge: c.MaxAge, MaxBytes: c.MaxBytes, Duplicates: 2 * time.Minute,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("events: create the stream %s: %w", Stream, err)
+	}
+	return js, nil
+}
+
 // batch is how many events are pulled at once.
 const batch = 1000
 
@@ -75,31 +103,10 @@ type Relay struct {
 
 // Start makes the stream if it does not exist and relays until Close.
 func Start(ctx context.Context, conn *nats.Conn, outbox Outbox, shards uint16, c Config) (*Relay, error) {
-	if c.Consumer == "" {
-		c.Consumer = "events"
-	}
-	if c.SyncDelay == 0 {
-		c.SyncDelay = 3 * time.Second
-	}
-	if c.MaxAge == 0 {
-		c.MaxAge = 7 * 24 * time.Hour
-	}
-	if c.MaxBytes == 0 {
-		c.MaxBytes = 2 << 30
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
-	js, err := jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(2*batch))
+	c = c.withDefaults()
+	js, err := openStream(ctx, conn, c)
 	if err != nil {
-		return nil, fmt.Errorf("events: %w", err)
-	}
-	_, err = js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
-		Name: Stream, Subjects: []string{SubjectPrefix + ">"}, Storage: jetstream.FileStorage,
-		MaxAge: c.MaxAge, MaxBytes: c.MaxBytes, Duplicates: 2 * time.Minute,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("events: create the stream %s: %w", Stream, err)
+		return nil, err
 	}
 	r := &Relay{config: c, outbox: outbox, js: js, lag: make([]atomic.Int64, shards)}
 	ctx, r.cancel = context.WithCancel(context.Background())
@@ -175,7 +182,7 @@ func (r *Relay) follow(ctx context.Context, shard inventory.ShardID) error {
 
 // publish hands events to JetStream and waits until it has accepted all.
 func (r *Relay) publish(ctx context.Context, shard inventory.ShardID, events []inventory.Event) error {
-	futures := make([]jetstream.PubAckFuture, len(events))
+	messages := make([]message, len(events))
 	number := strconv.Itoa(int(shard))
 	for i := range events {
 		e := &events[i]
@@ -185,8 +192,23 @@ func (r *Relay) publish(ctx context.Context, shard inventory.ShardID, events []i
 		m.Header.Set(HeaderShard, number)
 		m.Header.Set(HeaderSequence, sequence)
 		m.Data = gateway.AppendEvent(nil, shard, e)
+		messages[i] = message{m, number + "-" + sequence}
+	}
+	return publish(ctx, r.js, messages)
+}
+
+// message is one event with the id by which JetStream drops what comes twice.
+type message struct {
+	*nats.Msg
+	id string
+}
+
+// publish hands messages to JetStream, in order, and waits until it has accepted all.
+func publish(ctx context.Context, js jetstream.JetStream, messages []message) error {
+	futures := make([]jetstream.PubAckFuture, len(messages))
+	for i := range messages {
 		var err error
-		futures[i], err = r.js.PublishMsgAsync(m, jetstream.WithMsgID(number+"-"+sequence))
+		futures[i], err = js.PublishMsgAsync(messages[i].Msg, jetstream.WithMsgID(messages[i].id))
 		if err != nil {
 			return fmt.Errorf("events: publish: %w", err)
 		}
