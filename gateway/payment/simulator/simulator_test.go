@@ -361,7 +361,7 @@ func TestNothingIsDoneThatWouldBeForgotten(t *testing.T) {
 	require.ErrorIs(t, err, simulator.ErrNotNow)
 }
 
-// TestManyAtOnce has every call of 2,000 payments done twice at once; each is charged once.
+// TestManyAtOnce has every call of 800 payments done twice at once; each is charged once.
 func TestManyAtOnce(t *testing.T) {
 	w := newWorld(t, simulator.Config{WebhookSecrets: []string{"new"}})
 	go func() {
@@ -373,8 +373,8 @@ func TestManyAtOnce(t *testing.T) {
 	failures := make(chan error, 16)
 	for worker := range cap(failures) {
 		workers.Go(func() {
-			for i := range 250 {
-				if err := w.buy(strconv.Itoa(worker/2*250 + i)); err != nil {
+			for i := range 100 {
+				if err := w.buy(strconv.Itoa(worker/2*100 + i)); err != nil {
 					failures <- err
 					return
 				}
@@ -383,7 +383,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 	workers.Wait()
 	require.Empty(t, failures)
-	require.Len(t, w.server.Charges(), 2000)
+	require.Len(t, w.server.Charges(), 800)
 	for _, s := range w.server.Charges() {
 		require.Equal(t, int64(1990), s.Captured)
 	}
