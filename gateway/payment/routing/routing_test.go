@@ -21,11 +21,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var ctx = context.Background()
 
-// street has two providers, both real over HTTP, and routes by card to first, then second.
+// street has two providers, both real over HTTP, each behind its gate; the first is preferred.
 type street struct {
 	t             *testing.T
 	first, second *simulator.Server
-	router        *routing.Router
+	gates         []*routing.Gate
 	payments      int
 }
 
@@ -46,20 +46,28 @@ func open(t *testing.T, config routing.Config) *street {
 		})
 		return client
 	}
-	first, second := provider("first", &s.first), provider("second", &s.second)
-	var err error
-	s.router, err = routing.New(config, map[payment.Method][]payment.Provider{
-		payment.MethodCard: {first, second}, payment.MethodPix: {second},
-	})
-	require.NoError(t, err)
+	s.gates = []*routing.Gate{
+		routing.NewGate(provider("first", &s.first), config),
+		routing.NewGate(provider("second", &s.second), config),
+	}
 	return s
+}
+
+// choose gives a new payment to the first that takes it.
+func (s *street) choose() *routing.Gate {
+	for _, g := range s.gates {
+		if g.TakesNew() {
+			return g
+		}
+	}
+	require.FailNow(s.t, "no provider takes a payment")
+	return nil
 }
 
 // pay makes a new payment: where it went, and what came of it.
 func (s *street) pay() (provider string, charge payment.Charge, err error) {
 	s.payments++
-	p, err := s.router.Choose(payment.MethodCard)
-	require.NoError(s.t, err)
+	p := s.choose()
 	charge, err = p.Authorise(ctx, card(fmt.Sprintf("p%d", s.payments)))
 	return p.Name(), charge, err
 }
@@ -71,24 +79,6 @@ func card(id string) payment.Authorisation {
 	}
 }
 
-func TestRoutes(t *testing.T) {
-	s := open(t, routing.Config{})
-	p, err := s.router.Choose(payment.MethodPix)
-	require.NoError(t, err)
-	require.Equal(t, "second", p.Name())
-	_, err = s.router.Choose("cash")
-	require.ErrorIs(t, err, routing.ErrNoRoute)
-	_, known := s.router.Provider("third")
-	require.False(t, known)
-
-	one := simulator.NewClient(simulator.ClientConfig{Name: "one"})
-	other := simulator.NewClient(simulator.ClientConfig{Name: "one"})
-	_, err = routing.New(routing.Config{}, map[payment.Method][]payment.Provider{
-		payment.MethodCard: {one, other},
-	})
-	require.ErrorIs(t, err, routing.ErrRoutes)
-}
-
 func TestNewPaymentsLeaveAProviderThatKeepsFailing(t *testing.T) {
 	s := open(t, routing.Config{FailureCalls: 4, Rest: time.Hour})
 	require.NoError(t, s.first.Script(simulator.Fault{Kind: simulator.ErrorAfter, Times: -1}))
@@ -97,18 +87,17 @@ func TestNewPaymentsLeaveAProviderThatKeepsFailing(t *testing.T) {
 		require.Equal(t, "first", went)
 		require.ErrorIs(t, err, payment.ErrUnknown)
 	}
-	require.True(t, s.router.Ill("first"))
+	require.True(t, s.gates[0].Ill())
 	for range 4 {
 		went, charge, err := s.pay()
 		require.NoError(t, err)
 		require.Equal(t, "second", went)
 		require.Equal(t, payment.StatusAuthorised, charge.Status)
 	}
-	require.False(t, s.router.Ill("second"))
+	require.False(t, s.gates[1].Ill())
 
 	s.first.ClearFaults()
-	p, known := s.router.Provider("first")
-	require.True(t, known)
+	p := s.gates[0]
 	found, err := p.LookUp(ctx, payment.Reference{Payment: "p1"})
 	require.NoError(t, err, "what it has, it keeps")
 	_, err = p.Capture(ctx, payment.Capture{Key: "c", Reference: found.Reference, Amount: found.Amount})
@@ -129,12 +118,37 @@ func TestDeclinesAndRefusalsAreAnswers(t *testing.T) {
 		require.Equal(t, "first", went)
 		require.Equal(t, payment.StatusDeclined, charge.Status)
 	}
-	p, _ := s.router.Provider("first")
+	p := s.gates[0]
 	for range 5 {
 		_, err := p.Authorise(ctx, payment.Authorisation{Key: "k", Payment: "p"})
 		require.ErrorIs(t, err, payment.ErrRejected)
 	}
-	require.False(t, s.router.Ill("first"))
+	require.False(t, s.gates[0].Ill())
+}
+
+func TestCallersWhoGiveUpSayNothingButEndTheirTrial(t *testing.T) {
+	s := open(t, routing.Config{FailureCalls: 2, Rest: time.Millisecond})
+	gaveUp, give := context.WithCancel(ctx)
+	give()
+	first := s.gates[0]
+	for range 5 {
+		_, err := first.Authorise(gaveUp, card("p"))
+		require.ErrorIs(t, err, payment.ErrUnavailable)
+	}
+	require.False(t, first.Ill())
+	require.NoError(t, s.first.Script(simulator.Fault{Kind: simulator.Busy, Times: 2}))
+	for range 2 {
+		_, err := first.Authorise(ctx, card("p"))
+		require.ErrorIs(t, err, payment.ErrUnavailable)
+	}
+	require.True(t, first.Ill())
+	require.Eventually(t, first.TakesNew, time.Second, time.Millisecond)
+	_, err := first.Authorise(gaveUp, card("p"))
+	require.Error(t, err)
+	require.Eventually(t, first.TakesNew, time.Second, time.Millisecond)
+	_, err = first.Authorise(ctx, card("p"))
+	require.NoError(t, err)
+	require.False(t, first.Ill())
 }
 
 // TestOneTrialPerRest: an ill provider gets one new payment when it is due, not all that come while
@@ -148,18 +162,15 @@ func TestOneTrialPerRest(t *testing.T) {
 	require.ErrorIs(t, err, payment.ErrUnknown)
 
 	trials := 0
-	for s.router.Ill("first") {
-		p, err := s.router.Choose(payment.MethodCard)
-		require.NoError(t, err)
+	for s.gates[0].Ill() {
+		p := s.choose()
 		if p.Name() == "second" {
 			continue
 		}
 		trials++
 		require.GreaterOrEqual(t, time.Since(begun), rest)
 		for range 100 { // it has not answered yet
-			other, err := s.router.Choose(payment.MethodCard)
-			require.NoError(t, err)
-			require.Equal(t, "second", other.Name())
+			require.Equal(t, "second", s.choose().Name())
 		}
 		begun = time.Now()
 		_, err = p.Authorise(ctx, card(fmt.Sprintf("trial%d", trials)))
@@ -179,7 +190,7 @@ func TestSlowProviderHoldsNoMoreThanItsRoom(t *testing.T) {
 	require.NoError(t, s.first.Script(simulator.Fault{
 		Kind: simulator.TimeoutBefore, On: simulator.OnAuthorise, Times: -1,
 	}))
-	p, _ := s.router.Provider("first")
+	p := s.gates[0]
 	patience, give := context.WithCancel(ctx)
 	var stuck sync.WaitGroup
 	for i := range calls {
