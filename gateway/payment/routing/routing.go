@@ -6,10 +6,10 @@
 // payment that has a provider keeps it, however ill it is, since its money may be there: a gate lets
 // every call through.
 //
-// A provider is well or ill by its answers to Authorise. [payment.ErrUnknown] and
-// [payment.ErrUnavailable] are failures; a declined card, or a request that it refuses, is an
-// answer; a caller who gave up says nothing. While it is ill, one new payment per rest tries it; if
-// that goes well it is well again.
+// A provider is well or ill by its answers to Authorise, and ill also by look-ups that fail.
+// [payment.ErrUnknown] and [payment.ErrUnavailable] are failures; a declined card, or a request that
+// it refuses, is an answer; a caller who gave up says nothing. While it is ill, one new payment per
+// rest tries it; if that goes well it is well again.
 //
 // Calls to one provider at once are bounded, and so is waiting for room: a provider that takes 30 s
 // for each holds that many goroutines and connections and no more. No room is ErrUnavailable.
@@ -34,8 +34,8 @@ type Config struct {
 	Calls uint          // at once; default 64
 	Wait  time.Duration // at most, for room among them; default 100 ms
 
-	// The provider is ill when FailureRate of its authorisations within FailurePeriod have failed, of
-	// which there were FailureCalls at least. Default: half of 10 within 30 s.
+	// The provider is ill when FailureRate of what counts within FailurePeriod were failures, and
+	// FailureCalls counted at least. Default: half of 10 within 30 s.
 	FailureRate   float64
 	FailureCalls  uint
 	FailurePeriod time.Duration
@@ -93,12 +93,16 @@ func (g *Gate) Authorise(ctx context.Context, a payment.Authorisation) (payment.
 	case !counts:
 	case errors.Is(err, context.Canceled) && g.breaker.IsClosed():
 		// The caller has left, which says nothing; but a trial has to end, or there is no other.
-	case errors.Is(err, payment.ErrUnknown), errors.Is(err, payment.ErrUnavailable):
+	case failed(err):
 		g.breaker.RecordFailure()
 	default:
 		g.breaker.RecordSuccess()
 	}
 	return charge, err
+}
+
+func failed(err error) bool {
+	return errors.Is(err, payment.ErrUnknown) || errors.Is(err, payment.ErrUnavailable)
 }
 
 // Capture of the provider, when there is room.
@@ -116,9 +120,16 @@ func (g *Gate) Refund(ctx context.Context, r payment.RefundRequest) (payment.Ref
 	return bounded(ctx, g, func() (payment.Refund, error) { return g.Provider.Refund(ctx, r) })
 }
 
-// LookUp of the provider, when there is room.
+// LookUp of the provider, when there is room. One that fails counts: of a provider that is down,
+// that is what its payments see after their first call.
 func (g *Gate) LookUp(ctx context.Context, r payment.Reference) (payment.Charge, error) {
-	return bounded(ctx, g, func() (payment.Charge, error) { return g.Provider.LookUp(ctx, r) })
+	charge, err := bounded(ctx, g, func() (payment.Charge, error) {
+		return g.Provider.LookUp(ctx, r)
+	})
+	if failed(err) && !errors.Is(err, context.Canceled) && g.breaker.IsClosed() {
+		g.breaker.RecordFailure()
+	}
+	return charge, err
 }
 
 // bounded makes a call when there is room for it.

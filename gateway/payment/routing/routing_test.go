@@ -126,6 +126,25 @@ func TestDeclinesAndRefusalsAreAnswers(t *testing.T) {
 	require.False(t, s.gates[0].Ill())
 }
 
+func TestLookUpsThatFailCountAndThoseThatDoNotProveNothing(t *testing.T) {
+	s := open(t, routing.Config{FailureCalls: 3, Rest: time.Millisecond})
+	first := s.gates[0]
+	_, err := first.Authorise(ctx, card("p"))
+	require.NoError(t, err)
+	require.NoError(t, s.first.Script(simulator.Fault{
+		Kind: simulator.ErrorBefore, On: simulator.OnLookUp, Times: 2,
+	}))
+	for range 2 {
+		_, err = first.LookUp(ctx, payment.Reference{Payment: "p"})
+		require.ErrorIs(t, err, payment.ErrUnknown)
+	}
+	require.True(t, first.Ill())
+	require.Eventually(t, first.TakesNew, time.Second, time.Millisecond)
+	_, err = first.LookUp(ctx, payment.Reference{Payment: "p"})
+	require.NoError(t, err)
+	require.True(t, first.Ill(), "to tell is not to charge")
+}
+
 func TestCallersWhoGiveUpSayNothingButEndTheirTrial(t *testing.T) {
 	s := open(t, routing.Config{FailureCalls: 2, Rest: time.Millisecond})
 	gaveUp, give := context.WithCancel(ctx)
