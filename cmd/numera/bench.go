@@ -14,10 +14,11 @@ import (
 
 // benchCommand loads the system and has an oracle check every sale afterwards.
 type benchCommand struct {
-	Load  benchLoad  `cmd:"" help:"One load on one path, by schedule or in a closed loop."`
-	Floor benchFloor `cmd:"" help:"A path beside the least that must be done on it anyway, in turns: the shard beside the same raft and log with an empty state machine, HTTP beside a constant answer."`
-	Cost  benchCost  `cmd:"" help:"A reservation among many numbers, live orders and products beside one among few, in turns."`
-	All   benchAll   `cmd:"" help:"Every path and every workload, shortly, with both floors."`
+	Load     benchLoad     `cmd:"" help:"One load on one path, by schedule or in a closed loop."`
+	Floor    benchFloor    `cmd:"" help:"A path beside the least that must be done on it anyway, in turns: the shard beside the same raft and log with an empty state machine, HTTP beside a constant answer."`
+	Cost     benchCost     `cmd:"" help:"A reservation among many numbers, live orders and products beside one among few, in turns."`
+	Checkout benchCheckout `cmd:"" help:"Whole sales over HTTP: reserve, and pay by card, with Postgres and a simulated provider."`
+	All      benchAll      `cmd:"" help:"Every path and every workload, shortly, with both floors."`
 }
 
 // benchOptions are what all benches have in common.

@@ -78,6 +78,7 @@ type dev struct {
 	http           net.Listener
 	bus            *bus
 	database       *database
+	follower       *postgres.Follower
 	desk           *desk
 	stops          []func() error
 }
@@ -172,10 +173,10 @@ func (d *dev) startGateway(
 		return err
 	}
 	d.onStop(func() error { client.Close(); return nil })
-	follower := postgres.Follow(d.database.pool, client, postgres.FollowerConfig{
+	d.follower = postgres.Follow(d.database.pool, client, postgres.FollowerConfig{
 		Registerer: registry, Log: d.log,
 	})
-	d.onStop(func() error { follower.Close(); return nil })
+	d.onStop(func() error { d.follower.Close(); return nil })
 	if c.Reconcile > 0 {
 		d.onStop(startReconciler(client, d.database, c.Reconcile, registry).close)
 	}
@@ -188,7 +189,7 @@ func (d *dev) startGateway(
 		TokenSecret: derive(node.Secret(), "buyer tokens"), AdminToken: d.admin, ServiceToken: d.service,
 		CORSOrigins: c.CORSOrigin, Registry: registry, Log: d.log, Payments: d.desk.checkout,
 		Degraded: func(ctx context.Context) []string {
-			return append(follower.Degraded(ctx), d.desk.degraded()...)
+			return append(d.follower.Degraded(ctx), d.desk.degraded()...)
 		},
 	}, client)
 	if err != nil {

@@ -49,6 +49,7 @@ type desk struct {
 	checkout  *order.Checkout
 	fraud     *fraud.Service // nil: nobody is asked
 	simulator string         // URL of its page, or ""
+	provider  *simulator.Server
 }
 
 // startPayments begins to take payments. Postgres may be down: what needs it waits.
@@ -165,6 +166,7 @@ func (d *dev) startSimulator(k *desk, webhooks, secret string) (*simulator.Clien
 		}
 	}()
 	d.onStop(func() error { return errors.Join(server.Close(), provider.Close()) })
+	k.provider = provider
 	k.simulator = "http://" + listener.Addr().String()
 	return simulator.NewClient(simulator.ClientConfig{URL: k.simulator, WebhookSecrets: secrets}), nil
 }

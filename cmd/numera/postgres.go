@@ -102,6 +102,13 @@ func (d *database) prepare(ctx context.Context) (private *cluster.Cluster, err e
 	return private, err
 }
 
+// ready says why it is not, or nil.
+func (d *database) ready() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.trouble
+}
+
 func (d *database) settle(trouble error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
