@@ -108,7 +108,7 @@ func TestExportPayments(t *testing.T) {
 		_, err := pool.Exec(t.Context(), `INSERT INTO payments (id, tenant, order_day, order_id, buyer,
 			key, fingerprint, method, provider, account, capture_at, late, currency, amount, captured,
 			status, expires_at, created_at)
-			SELECT $1, '', day, id, buyer, $1, sha256(''), 'card', '=psp', 'a', 'confirmation',
+			SELECT $1::text, '', day, id, buyer, $1::text, sha256(''), 'card', '=psp', 'a', 'confirmation',
 				'refund', 'BRL', 1990, $2, $3, $4, $4 FROM orders`,
 			fmt.Sprint("p-", i), 1990*(1-i), status, noonDay)
 		require.NoError(t, err)

@@ -20,6 +20,7 @@ import (
 
 // TestFollow begins with orders that are there already, and goes on with new ones.
 func TestFollow(t *testing.T) {
+	t.Parallel()
 	m, pool := openMarket(t), postgrestest.New(t)
 	m.trade("before", 50)
 	f := m.follow(pool)
@@ -34,6 +35,7 @@ func TestFollow(t *testing.T) {
 
 // TestPostgresStops stops PostgreSQL while orders go on, and starts it again.
 func TestPostgresStops(t *testing.T) {
+	t.Parallel()
 	m, dir := openMarket(t), postgrestest.Dir(t)
 	server := startCluster(t, dir)
 	pool := postgrestest.Open(t, server.DSN())
@@ -70,6 +72,7 @@ func startCluster(t *testing.T, dir string) *cluster.Cluster {
 // TestEmptied takes all rows away under a running follower, and the newer half of them: what live
 // and sold orders are comes back from the actors.
 func TestEmptied(t *testing.T) {
+	t.Parallel()
 	m, pool := openMarket(t), postgrestest.New(t)
 	m.follow(pool)
 	m.trade("a", 50)
@@ -91,6 +94,7 @@ func TestEmptied(t *testing.T) {
 
 // TestDetached loses its place in the outbox while nothing else keeps it.
 func TestDetached(t *testing.T) {
+	t.Parallel()
 	m, pool := openMarket(t), postgrestest.New(t)
 	f := m.follow(pool)
 	m.trade("a", 30)
@@ -113,6 +117,7 @@ func TestDetached(t *testing.T) {
 // TestNotAcknowledged is killed between the commit and the acknowledgement: the next one goes on
 // from what is committed, and gets events that it has already.
 func TestNotAcknowledged(t *testing.T) {
+	t.Parallel()
 	m, pool := openMarket(t), postgrestest.New(t)
 	var deaf muted
 	deaf.Client = m.client
@@ -149,6 +154,7 @@ func (m *muted) DoOn(
 
 // TestSeveralFollowers has two gateways over one database, of which one goes.
 func TestSeveralFollowers(t *testing.T) {
+	t.Parallel()
 	m, dsn := openMarket(t), postgrestest.DSN(t)
 	pool := postgrestest.Open(t, dsn)
 	first := m.follow(pool)
@@ -166,6 +172,7 @@ func TestSeveralFollowers(t *testing.T) {
 
 // TestRestartedEngine restarts the node under a running follower.
 func TestRestartedEngine(t *testing.T) {
+	t.Parallel()
 	m, pool := openMarket(t), postgrestest.New(t)
 	f := m.follow(pool)
 	m.trade("a", 30)
@@ -180,6 +187,7 @@ func TestRestartedEngine(t *testing.T) {
 
 // TestAnotherEngine gives the database of one system to another.
 func TestAnotherEngine(t *testing.T) {
+	t.Parallel()
 	pool := postgrestest.New(t)
 	_, err := pool.Exec(t.Context(), "INSERT INTO engine (cluster) VALUES ('other')")
 	require.NoError(t, err)
@@ -191,6 +199,7 @@ func TestAnotherEngine(t *testing.T) {
 
 // TestEngineBehind has rows that contain more than the engine does: they are evidence, and stay.
 func TestEngineBehind(t *testing.T) {
+	t.Parallel()
 	m, pool := openMarket(t), postgrestest.New(t)
 	f := m.follow(pool)
 	m.trade("a", 5)
@@ -206,6 +215,7 @@ func TestEngineBehind(t *testing.T) {
 
 // TestRefusedRow has an order that the database does not take: all others go on, and it is raised.
 func TestRefusedRow(t *testing.T) {
+	t.Parallel()
 	m, pool := openMarket(t), postgrestest.New(t)
 	o := m.reserve("k", products[0], 1)
 	_, err := pool.Exec(t.Context(), fmt.Sprintf(
@@ -228,6 +238,7 @@ func TestRefusedRow(t *testing.T) {
 
 // TestDroppedPartition loses the partition of today under a running follower.
 func TestDroppedPartition(t *testing.T) {
+	t.Parallel()
 	m, pool := openMarket(t), postgrestest.New(t)
 	m.follow(pool)
 	m.trade("a", 10)

@@ -71,8 +71,8 @@ func (r *reconciled) payment(o *inventory.OrderView, id inventory.PaymentID, sta
 	r.exec(`INSERT INTO payments (id, tenant, order_day, order_id, buyer, key, fingerprint, method,
 		provider, account, capture_at, late, currency, amount, captured, status, expires_at,
 		created_at, updated_at)
-		SELECT $1, '', day, id, buyer, $1, sha256(''), 'card', 'psp', 'a', 'confirmation', 'refund',
-			'BRL', 5970, $2, $3, now(), now(), now() - interval '1 hour' FROM orders WHERE id = $4`,
+		SELECT $1::text, '', day, id, buyer, $1::text, sha256(''), 'card', 'psp', 'a', 'confirmation',
+			'refund', 'BRL', 5970, $2, $3, now(), now(), now() - interval '1 hour' FROM orders WHERE id = $4`,
 		string(id), captured, status, [16]byte(o.ID))
 }
 
@@ -93,6 +93,7 @@ func (r *reconciled) overdue() *inventory.OrderView {
 
 // TestReconcile plants one of everything by hand.
 func TestReconcile(t *testing.T) {
+	t.Parallel()
 	pool := postgrestest.New(t)
 	r := &reconciled{openMarket(t), pool, postgres.NewOrders(pool)}
 	r.follow(pool)
@@ -187,6 +188,7 @@ func otherOverlaps(findings []order.Finding, but string) (others []string) {
 // TestReconcileBehind compares while rows have not been written yet, and while orders move: neither
 // is a finding.
 func TestReconcileBehind(t *testing.T) {
+	t.Parallel()
 	pool := postgrestest.New(t)
 	r := &reconciled{openMarket(t), pool, postgres.NewOrders(pool)}
 	f := r.follow(pool)

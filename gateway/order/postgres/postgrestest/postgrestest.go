@@ -98,8 +98,25 @@ func Open(t testing.TB, dsn string) *pgxpool.Pool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(pool.Close)
+	t.Cleanup(func() { closePool(t, pool) })
 	return pool
+}
+
+// closePatience is how long a test may keep a connection after its end.
+const closePatience = 10 * time.Second
+
+// closePool fails a test that has kept a connection, which Close would wait for for ever.
+func closePool(t testing.TB, pool *pgxpool.Pool) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		pool.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closePatience):
+		t.Error("postgrestest: a connection of the pool was not given back")
+	}
 }
 
 // Dir makes a directory under the temporary one that every user may enter, which testing's own does
