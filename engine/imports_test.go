@@ -34,9 +34,11 @@ var mayImport = map[string][]string{
 	},
 	"gateway/payment/stripe":      {"gateway/payment", "gateway/payment/exchange"},
 	"gateway/payment/mercadopago": {"gateway/payment", "gateway/payment/exchange"},
-	"gateway/order":               {"gateway/payment", "engine/inventory", "shard/wire", "gateway/shards"},
-	"gateway/order/postgres":      {"gateway/order", "gateway/payment", "engine/inventory", "shard/wire"},
-	"bench":                       {"gateway", "shard", "shard/clock", "shard/wire", "shard/transport", "wal", "engine", "engine/inventory"},
+	"gateway/order": {
+		"gateway/payment", "gateway/payment/routing", "engine/inventory", "shard/wire", "gateway/shards",
+	},
+	"gateway/order/postgres": {"gateway/order", "gateway/payment", "engine/inventory", "shard/wire"},
+	"bench":                  {"gateway", "shard", "shard/clock", "shard/wire", "shard/transport", "wal", "engine", "engine/inventory"},
 	"cmd": {
 		"bench", "gateway", "gateway/order", "gateway/order/postgres", "gateway/payment", "shard",
 		"gateway/payment/mercadopago", "gateway/payment/routing", "gateway/payment/simulator",
