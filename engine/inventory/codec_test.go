@@ -118,7 +118,7 @@ func TestRoundTrip(t *testing.T) {
 		require.Equal(t, o, decoded)
 	}
 	for _, e := range someEvents {
-		decoded, rest, err := DecodeEvent(AppendEvent(nil, e))
+		decoded, rest, err := DecodeEvent(AppendEvent(nil, e, nil), nil)
 		require.NoError(t, err)
 		require.Empty(t, rest)
 		require.Equal(t, *e, decoded)
@@ -175,7 +175,7 @@ func TestGolden(t *testing.T) {
 	golden(t, "batch.hex", someBatch().Append(nil))
 	var orders, outcomes, events []byte
 	for _, e := range someEvents {
-		events = AppendEvent(events, e)
+		events = AppendEvent(events, e, nil)
 	}
 	for _, o := range someOutcomes {
 		outcomes = AppendOutcome(outcomes, o)
@@ -319,11 +319,11 @@ func FuzzOrder(f *testing.F) {
 
 func FuzzEvent(f *testing.F) {
 	for _, e := range someEvents {
-		f.Add(AppendEvent(nil, e))
+		f.Add(AppendEvent(nil, e, nil))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if e, rest, err := DecodeEvent(data); err == nil {
-			require.Equal(t, data[:len(data)-len(rest)], AppendEvent(nil, &e))
+		if e, rest, err := DecodeEvent(data, nil); err == nil {
+			require.Equal(t, data[:len(data)-len(rest)], AppendEvent(nil, &e, nil))
 		}
 	})
 }

@@ -79,9 +79,28 @@ func (k EventKind) String() string {
 // AboutProduct says that events of the kind carry a product, not an order.
 func (k EventKind) AboutProduct() bool { return k >= EventProductChanged }
 
-// AppendEvent appends the encoding of e.
-func AppendEvent(buf []byte, e *Event) []byte {
+// sameChange, in the byte of the kind, says that an event tells of the same change as the event
+// before it: then time, correlation and what it carries are that one's, and are not written twice.
+const sameChange = 0x80
+
+// sharesChange says that both tell of one change of an order.
+func (e *Event) sharesChange(before *Event) bool {
+	if before == nil || e.AtUnixMilli != before.AtUnixMilli || e.Correlation != before.Correlation ||
+		e.Kind.AboutProduct() || before.Kind.AboutProduct() {
+		return false
+	}
+	if e.image != nil {
+		return before.image != nil && &e.image[0] == &before.image[0]
+	}
+	return before.image == nil && e.Order == before.Order
+}
+
+// AppendEvent appends the encoding of e, which follows before in buf; nil: it is the first.
+func AppendEvent(buf []byte, e, before *Event) []byte {
 	buf = binary.AppendUvarint(buf, e.Sequence)
+	if e.sharesChange(before) {
+		return append(buf, byte(e.Kind)|sameChange)
+	}
 	buf = append(buf, byte(e.Kind))
 	buf = binary.AppendVarint(buf, e.AtUnixMilli)
 	buf = appendString(buf, e.Correlation)
@@ -94,15 +113,25 @@ func AppendEvent(buf []byte, e *Event) []byte {
 	return e.Order.append(buf)
 }
 
-// DecodeEvent reads one event and returns what follows it.
-func DecodeEvent(buf []byte) (Event, []byte, error) {
+// DecodeEvent reads one event and returns what follows it. before is the event before it, or nil;
+// events of one change share their Order.
+func DecodeEvent(buf []byte, before *Event) (Event, []byte, error) {
 	r := reader{buf: buf}
-	e := Event{Sequence: r.uvarint(), Kind: EventKind(r.byte()), AtUnixMilli: r.varint()}
-	e.Correlation = r.string(maxCorrelation)
-	if e.Kind.AboutProduct() {
-		e.Product = r.productView()
-	} else {
-		e.Order = r.order()
+	e := Event{Sequence: r.uvarint()}
+	kind := r.byte()
+	e.Kind = EventKind(kind &^ sameChange)
+	switch {
+	case kind&sameChange == 0:
+		e.AtUnixMilli, e.Correlation = r.varint(), r.string(maxCorrelation)
+		if e.Kind.AboutProduct() {
+			e.Product = r.productView()
+		} else {
+			e.Order = r.order()
+		}
+	case before == nil || before.Order == nil || e.Kind.AboutProduct():
+		r.fail()
+	default:
+		e.AtUnixMilli, e.Correlation, e.Order = before.AtUnixMilli, before.Correlation, before.Order
 	}
 	if r.failed || e.Kind == 0 || e.Kind >= eventKindCount {
 		return Event{}, nil, fmt.Errorf("%w: event", ErrMalformed)

@@ -293,3 +293,44 @@ func TestEndedFull(t *testing.T) {
 	s.reserve("b-1", chosen("x", 1))
 	s.verify()
 }
+
+// TestEventsOfOneChange are written once, and read as if they were not; what only looks alike is
+// written whole.
+func TestEventsOfOneChange(t *testing.T) {
+	s := openShard(t, DefaultLimits())
+	s.ok(&Attach{"c"})
+	s.put("x", 10)
+	s.reserve("b-1", chosen("x", 1))
+	s.reserve("b-1", chosen("x", 2))
+	sealed, _, _ := s.e.Events(1, 100)
+	require.Len(t, sealed, 4)
+	var shared, whole []byte
+	var before *Event
+	for i := range sealed {
+		shared = AppendEvent(shared, &sealed[i], before)
+		whole = AppendEvent(whole, &sealed[i], nil)
+		before = &sealed[i]
+	}
+	require.Less(t, len(shared), len(whole)*2/3)
+
+	var read []Event
+	before = nil
+	for rest := shared; len(rest) > 0; {
+		e, after, err := DecodeEvent(rest, before)
+		require.NoError(t, err)
+		read = append(read, e)
+		before, rest = &read[len(read)-1], after
+	}
+	for i := range sealed {
+		require.Equal(t, sealed[i].Open(), read[i])
+	}
+	require.Same(t, read[0].Order, read[1].Order)
+	require.NotSame(t, read[1].Order, read[2].Order)
+
+	again := AppendEvent(nil, &read[0], nil)
+	again = AppendEvent(again, &read[1], &read[0])
+	require.Equal(t, shared[:len(again)], again)
+	orphan := AppendEvent(nil, &read[1], &read[0])
+	_, _, err := DecodeEvent(orphan, nil)
+	require.ErrorIs(t, err, ErrMalformed, "it tells of a change before, and there is none")
+}

@@ -21,7 +21,7 @@ const (
 const (
 	minResponse = 8 + 1 + 2
 	minOrder    = 16 + 8
-	minEvent    = 4 + minOrder
+	minEvent    = 1 + 1 // one that tells of the change before
 )
 
 // AppendResponse appends one item to a message of KindResponses.
@@ -51,8 +51,10 @@ func appendAnswer(buf []byte, r *Response) []byte {
 		buf = appendBool(append(buf, answerEvents), r.Events.Trimmed)
 		buf = binary.AppendUvarint(buf, r.Events.Last)
 		buf = binary.AppendUvarint(buf, uint64(len(r.Events.Events)))
+		var before *inventory.Event
 		for i := range r.Events.Events {
-			buf = inventory.AppendEvent(buf, &r.Events.Events[i])
+			buf = inventory.AppendEvent(buf, &r.Events.Events[i], before)
+			before = &r.Events.Events[i]
 		}
 		return buf
 	case r.Scan != nil:
@@ -112,18 +114,26 @@ func (r *reader) answer(into *Response) {
 	}
 }
 
+// eventsAtOnce is how many events are made room for before they are seen: a forged count is not
+// worth more.
+const eventsAtOnce = 4096
+
 func (r *reader) events() []inventory.Event {
 	n := r.count(minEvent)
 	if n == 0 {
 		return nil
 	}
-	events := make([]inventory.Event, 0, n)
-	for range n {
-		event := decode(r, inventory.DecodeEvent)
+	events := make([]inventory.Event, 0, min(n, eventsAtOnce))
+	var before *inventory.Event
+	for i := range n {
+		event := decode(r, func(buf []byte) (inventory.Event, []byte, error) {
+			return inventory.DecodeEvent(buf, before)
+		})
 		if r.failed {
 			return nil
 		}
 		events = append(events, event)
+		before = &events[i]
 	}
 	return events
 }
