@@ -209,14 +209,10 @@ type brokenStore struct {
 
 func (s brokenStore) Create(
 	ctx context.Context, p order.Payment, secret order.Secret, o *inventory.OrderView,
-) (order.Payment, bool, error) {
-	created := false
-	stored, err := through(ctx, s.b, "store create",
-		func(ctx context.Context) (stored order.Payment, err error) {
-			stored, created, err = s.Store.Create(ctx, p, secret, o)
-			return stored, err
-		})
-	return stored, created && err == nil, err
+) (order.Created, error) {
+	return through(ctx, s.b, "store create", func(ctx context.Context) (order.Created, error) {
+		return s.Store.Create(ctx, p, secret, o)
+	})
 }
 
 func (s brokenStore) Save(ctx context.Context, c order.Change) (order.Payment, error) {

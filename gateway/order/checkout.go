@@ -125,14 +125,14 @@ func (c *Checkout) Pay(ctx context.Context, r PayRequest) (p Payment, replay boo
 	if err != nil {
 		return Payment{}, false, err
 	}
-	stored, created, err := c.create(ctx, intent, r.Secret, o)
+	made, err := c.create(ctx, intent, r.Secret, o)
 	if err != nil {
 		return Payment{}, false, err
 	}
-	if !created {
-		return r.repeat(stored, nil)
+	if made.Payment.ID != intent.ID {
+		return r.repeat(made.Payment, nil)
 	}
-	w := &walk{c: c, p: stored, fresh: true, secret: &r.Secret}
+	w := &walk{c: c, p: made.Payment, fresh: true, alone: made.Alone, secret: &r.Secret}
 	w.run(ctx)
 	return w.p, false, nil
 }
@@ -188,18 +188,15 @@ func (c *Checkout) intent(
 // row is this one.
 func (c *Checkout) create(
 	ctx context.Context, p Payment, s Secret, o *inventory.OrderView,
-) (Payment, bool, error) {
-	var stored Payment
-	var err error
+) (made Created, err error) {
 	for attempt := range createAttempts {
-		if stored, _, err = c.store.Create(ctx, p, s, o); err == nil {
-			return stored, stored.ID == p.ID, nil
-		}
-		if errors.Is(err, ErrTooManyAttempts) || !pause(ctx, firstPause<<attempt) {
+		made, err = c.store.Create(ctx, p, s, o)
+		if err == nil || errors.Is(err, ErrTooManyAttempts) ||
+			!pause(ctx, firstPause<<attempt) {
 			break
 		}
 	}
-	return Payment{}, false, err
+	return made, err
 }
 
 const createAttempts = 3

@@ -36,8 +36,10 @@ func (w *walk) confirm(ctx context.Context) error {
 	return w.refusedByEngine(ctx, outcome.Code)
 }
 
+// confirmed goes on with an order that is paid. What is captured next needs no point of its own to
+// recover from: confirming again is confirming once, and so is capturing.
 func (w *walk) confirmed(ctx context.Context) error {
-	change := Change{Payment: w.p, WakeSiblings: true}
+	change := Change{Payment: w.p, WakeSiblings: !w.alone}
 	switch {
 	case w.p.Status == StatusSettled:
 		change.Payment.Status = StatusCaptured
@@ -46,6 +48,8 @@ func (w *walk) confirmed(ctx context.Context) error {
 		}
 	case w.p.Policy.CaptureAt == CaptureAtShipping:
 		change.Payment.Status = StatusConfirmed
+	case w.alone:
+		return w.soften(StatusCapturing)
 	default:
 		change.Payment.Status = StatusCapturing
 	}

@@ -19,11 +19,9 @@ type Engine interface {
 // error that leaves open whether it was committed.
 type Store interface {
 	// Create stores a new payment with its secret, and the order's row where there is none yet. If
-	// the order and key have a payment already, that one comes back, and created is false.
+	// the order and key have a payment already, that one comes back; its id tells.
 	// ErrTooManyAttempts: the order has MaxAttempts that may still pay it.
-	Create(
-		ctx context.Context, p Payment, s Secret, o *inventory.OrderView,
-	) (stored Payment, created bool, err error)
+	Create(ctx context.Context, p Payment, s Secret, o *inventory.OrderView) (Created, error)
 
 	// Payment reads one, or ErrPaymentNotFound, as ByKey and ByReference do.
 	Payment(ctx context.Context, id inventory.PaymentID) (Payment, error)
@@ -51,6 +49,12 @@ type Store interface {
 
 	// Raise records what a person has to look at, once while it is open.
 	Raise(ctx context.Context, f Finding) error
+}
+
+// Created is what a Store has for an order and a key.
+type Created struct {
+	Payment Payment
+	Alone   bool // it is new, and the order has no other that may still pay it
 }
 
 // MaxAttempts is how many payments of one order may be under way at once.

@@ -22,6 +22,10 @@ type walk struct {
 	fresh  bool
 	secret *Secret // nil: to be read
 
+	// alone says that the order had no other payment under way when this walk made its own. Others
+	// that came later find out by themselves that it is paid.
+	alone bool
+
 	refund string // the id of a refund that this walk has made: it has never been asked for either
 }
 
@@ -92,7 +96,7 @@ func (w *walk) load(ctx context.Context, id inventory.PaymentID) error {
 	if err != nil {
 		return err
 	}
-	w.p, w.fresh, w.refund = p, false, ""
+	w.p, w.fresh, w.alone, w.refund = p, false, false, ""
 	return nil
 }
 

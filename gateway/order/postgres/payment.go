@@ -62,48 +62,58 @@ under_way AS (
 	INSERT INTO payers (payment, card_token, name, email, document, phone)
 	SELECT id, @card_token, @name, @email, @document, @phone FROM made
 )
-SELECT EXISTS (SELECT FROM made) AS made, EXISTS (SELECT FROM known) AS known`
+SELECT EXISTS (SELECT FROM made) AS made, EXISTS (SELECT FROM known) AS known,
+	(SELECT attempts FROM under_way) AS attempts`
+
+var createStatement = newTemplate(createSQL)
 
 // Create implements order.Store.
 func (s *Payments) Create(
 	ctx context.Context, p order.Payment, secret order.Secret, o *inventory.OrderView,
-) (order.Payment, bool, error) {
-	made, known, err := s.insert(ctx, p, secret)
-	if err == nil && !made && !known {
+) (order.Created, error) {
+	made, err := s.insert(ctx, p, secret)
+	if err == nil && !made.new && !made.known {
 		// The order is newer than its row: it comes from the same read as the payment's amount.
 		if err = s.orders.Upsert(ctx, o); err == nil {
-			made, _, err = s.insert(ctx, p, secret)
+			made, err = s.insert(ctx, p, secret)
 		}
 	}
 	if err != nil {
-		return order.Payment{}, false, fmt.Errorf("postgres: create payment: %w", err)
+		return order.Created{}, fmt.Errorf("postgres: create payment: %w", err)
 	}
-	if made {
+	if made.new {
 		p.Version, p.UpdatedAt = 1, p.CreatedAt
-		return p, true, nil
+		return order.Created{Payment: p, Alone: made.attempts == 0}, nil
 	}
 	stored, err := s.ByKey(ctx, p.Order, p.Key)
 	if errors.Is(err, order.ErrPaymentNotFound) {
-		return order.Payment{}, false, order.ErrTooManyAttempts
+		return order.Created{}, order.ErrTooManyAttempts
 	}
-	return stored, false, err
+	return order.Created{Payment: stored}, err
+}
+
+// inserted is what createSQL says.
+type inserted struct {
+	new      bool
+	known    bool // the order has a row
+	attempts int  // of the order, before it
 }
 
 func (s *Payments) insert(
 	ctx context.Context, p order.Payment, secret order.Secret,
-) (made, known bool, err error) {
-	err = s.pool.QueryRow(ctx, createSQL, pgx.NamedArgs{
-		"id": string(p.ID), "tenant": p.Tenant, "day": dayOf(p.Order), "order": [16]byte(p.Order),
-		"buyer": string(p.Buyer), "key": p.Key, "fingerprint": p.Fingerprint,
-		"method": string(p.Method), "provider": p.Provider, "account": p.Account,
-		"capture_at": string(p.Policy.CaptureAt), "late": string(p.Policy.Late),
-		"currency": p.Amount.Currency, "amount": p.Amount.Amount, "status": string(p.Status),
-		"expires_at": p.ExpiresAt, "due_at": p.DueAt, "created_at": p.CreatedAt,
-		"may_pay": mayPay, "most": order.MaxAttempts,
+) (made inserted, err error) {
+	err = s.pool.QueryRow(ctx, createStatement.sql, createStatement.arguments(named{
+		"id": string(p.ID), "tenant": p.Tenant, "day": int32(dayOf(p.Order)),
+		"order": [16]byte(p.Order), "buyer": string(p.Buyer), "key": p.Key,
+		"fingerprint": p.Fingerprint, "method": string(p.Method), "provider": p.Provider,
+		"account": p.Account, "capture_at": string(p.Policy.CaptureAt),
+		"late": string(p.Policy.Late), "currency": p.Amount.Currency, "amount": p.Amount.Amount,
+		"status": string(p.Status), "expires_at": p.ExpiresAt, "due_at": p.DueAt,
+		"created_at": p.CreatedAt, "may_pay": mayPay, "most": order.MaxAttempts,
 		"card_token": secret.CardToken, "name": secret.Payer.Name, "email": secret.Payer.Email,
 		"document": secret.Payer.Document, "phone": secret.Payer.Phone,
-	}).Scan(&made, &known)
-	return made, known, err
+	})...).Scan(&made.new, &made.known, &made.attempts)
+	return made, err
 }
 
 // paymentRow is a row of payments.

@@ -74,7 +74,7 @@ func (s *Payments) Save(ctx context.Context, c order.Change) (order.Payment, err
 	if err != nil {
 		return order.Payment{}, err
 	}
-	err = s.pool.QueryRow(ctx, sql, args).Scan(&p.Version, &p.UpdatedAt)
+	err = s.pool.QueryRow(ctx, sql, args...).Scan(&p.Version, &p.UpdatedAt)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return order.Payment{}, order.ErrConflict
 	}
@@ -84,11 +84,37 @@ func (s *Payments) Save(ctx context.Context, c order.Change) (order.Payment, err
 	return p, nil
 }
 
-// statement is the SQL of a change and its arguments. There are few different ones, which are
-// prepared once per connection.
-func statement(c *order.Change) (string, pgx.NamedArgs, error) {
+// The parts that a change can have, in the order in which they stand.
+const (
+	hasAnswer = 1 << iota
+	hasEvents
+	hasRefunds
+	wakes
+	resolves
+	partsEnd
+)
+
+// saves are the statements of all changes, by their parts. Each is prepared once per connection.
+var saves = func() (all [partsEnd]template) {
+	parts := [...]string{
+		saveAnswerSQL, saveEventsSQL, saveRefundsSQL, saveWakeSQL, saveResolveSQL,
+	}
+	for set := range all {
+		sql := saveSQL
+		for i, part := range parts {
+			if set&(1<<i) != 0 {
+				sql += part
+			}
+		}
+		all[set] = newTemplate(sql + saveEndSQL)
+	}
+	return all
+}()
+
+// statement is the SQL of a change and its arguments.
+func statement(c *order.Change) (string, []any, error) {
 	p := &c.Payment
-	args := pgx.NamedArgs{
+	args := named{
 		"id": string(p.ID), "version": p.Version, "status": string(p.Status),
 		"reference": orNull(p.Reference), "captured": p.Captured, "refunding": p.Refunding,
 		"refunded": p.Refunded, "return_to_stock": p.ReturnToStock, "action": []byte(nil),
@@ -102,30 +128,30 @@ func statement(c *order.Change) (string, pgx.NamedArgs, error) {
 		}
 		args["action"] = action
 	}
-	sql := saveSQL
+	parts := 0
 	if c.Answer != nil {
-		sql += saveAnswerSQL
+		parts |= hasAnswer
 		args["call"], args["body"] = c.Answer.Call, string(c.Answer.Body)
 	}
 	if len(c.Events) > 0 {
-		sql += saveEventsSQL
+		parts |= hasEvents
 		args["events"] = c.Events
 	}
 	if len(c.Refunds) > 0 {
-		sql += saveRefundsSQL
+		parts |= hasRefunds
 		refundArguments(c.Refunds, args)
 	}
 	if c.WakeSiblings {
-		sql += saveWakeSQL
+		parts |= wakes
 	}
 	if c.Resolves != "" {
-		sql += saveResolveSQL
+		parts |= resolves
 		args["resolves"] = c.Resolves
 	}
-	return sql + saveEndSQL, args, nil
+	return saves[parts].sql, saves[parts].arguments(args), nil
 }
 
-func refundArguments(refunds []order.Refund, args pgx.NamedArgs) {
+func refundArguments(refunds []order.Refund, args named) {
 	n := len(refunds)
 	ids, keys, references := make([]string, n), make([]string, n), make([]string, n)
 	fingerprints, amounts := make([][]byte, n), make([]int64, n)

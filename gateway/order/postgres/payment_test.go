@@ -21,12 +21,10 @@ import (
 
 func TestPaymentStatementsPrepare(t *testing.T) {
 	pool := postgrestest.New(t)
-	statements, err := postgres.PaymentStatements()
-	require.NoError(t, err)
 	conn, err := pool.Acquire(t.Context())
 	require.NoError(t, err)
 	defer conn.Release()
-	for name, sql := range statements {
+	for name, sql := range postgres.PaymentStatements() {
 		_, err := conn.Conn().Prepare(t.Context(), name, sql)
 		require.NoError(t, err, name)
 	}
@@ -66,13 +64,13 @@ func TestPaymentsKeepWhatTheyAreGiven(t *testing.T) {
 	secret := order.Secret{CardToken: "tok", Payer: payment.Payer{
 		Name: "Ana", Email: "a@example.com", Document: "1", Phone: "2",
 	}}
-	p, created, err := store.Create(ctx, newPayment("p1", "k", o), secret, o)
+	made, err := store.Create(ctx, newPayment("p1", "k", o), secret, o)
 	require.NoError(t, err)
-	require.True(t, created)
-	again, created, err := store.Create(ctx, newPayment("p2", "k", o), secret, o)
+	require.True(t, made.Alone)
+	p := made.Payment
+	again, err := store.Create(ctx, newPayment("p2", "k", o), secret, o)
 	require.NoError(t, err)
-	require.False(t, created)
-	require.Equal(t, p.ID, again.ID)
+	require.Equal(t, p.ID, again.Payment.ID)
 	kept, err := store.Secret(ctx, "p1")
 	require.NoError(t, err)
 	require.Equal(t, secret, kept)
@@ -118,21 +116,22 @@ func TestAttemptsAreBounded(t *testing.T) {
 	o := payable(1)
 	var last order.Payment
 	for i := range order.MaxAttempts {
-		p, created, err := store.Create(t.Context(),
-			newPayment(fmt.Sprint("p", i), fmt.Sprint("k", i), o), order.Secret{}, o)
+		p := newPayment(fmt.Sprint("p", i), fmt.Sprint("k", i), o)
+		made, err := store.Create(t.Context(), p, order.Secret{}, o)
 		require.NoError(t, err)
-		require.True(t, created)
-		last = p
+		require.Equal(t, p.ID, made.Payment.ID)
+		require.Equal(t, i == 0, made.Alone)
+		last = made.Payment
 	}
 	one := newPayment("more", "more", o)
-	_, _, err := store.Create(t.Context(), one, order.Secret{}, o)
+	_, err := store.Create(t.Context(), one, order.Secret{}, o)
 	require.ErrorIs(t, err, order.ErrTooManyAttempts)
 	last.Status = order.StatusRejected
 	_, err = store.Save(t.Context(), order.Change{Payment: last})
 	require.NoError(t, err)
-	_, created, err := store.Create(t.Context(), one, order.Secret{}, o)
+	made, err := store.Create(t.Context(), one, order.Secret{}, o)
 	require.NoError(t, err)
-	require.True(t, created)
+	require.Equal(t, one.ID, made.Payment.ID)
 }
 
 // constraint is the one that refused a statement; "" if it was not refused.
@@ -153,7 +152,7 @@ func put(t *testing.T, tx pgx.Tx, id string, status order.Status, o *inventory.O
 		INSERT INTO payments (id, tenant, order_day, order_id, buyer, key, fingerprint, method,
 			provider, account, capture_at, late, currency, amount, captured, status, expires_at,
 			created_at)
-		VALUES ($1, 'loja', date '1970-01-01' + $2::int, $3, 'b-1', $1, decode(repeat('00', 32), 'hex'),
+		VALUES ($1::text, 'loja', date '1970-01-01' + $2::int, $3, 'b-1', $1::text, decode(repeat('00', 32), 'hex'),
 			'card', 'simulator', '', 'confirmation', 'reclaim', 'BRL', 1990, $4, $5, now(), now())`,
 		id, int(o.CreatedUnixMilli/86_400_000), [16]byte(o.ID), capturedIn(status), string(status))
 	require.NoError(t, err)
@@ -214,7 +213,7 @@ func TestTheDatabaseRefusesWhatNoPaymentCanBe(t *testing.T) {
 		{`UPDATE payments SET refunding = -1`, "payments_money"},
 		{`UPDATE payments SET captured = 1991`, "payments_captured_whole"},
 		{`UPDATE payments SET captured = 1989`, "payments_captured_whole"},
-		{`UPDATE payments SET status = 'gone'`, "payments_transition"},
+		{`UPDATE payments SET status = 'gone'`, "payment_status_check"},
 		{`UPDATE payments SET order_id = gen_random_uuid()`, "payments_order"},
 		{`UPDATE payments SET provider = NULL`, "payments_provider_where_money"},
 		{`INSERT INTO refunds (id, payment, provider, currency, amount, whole, reason, asked_by, status,
