@@ -10,12 +10,15 @@ import (
 	"numera/engine/inventory"
 	"numera/gateway/order"
 	"numera/gateway/payment"
+	"numera/gateway/payment/simulator"
 )
 
 // BenchmarkPay is reserved → paid by card, as one of 64 at once: engine, PostgreSQL (which does not
 // sync here) and the provider share the processors.
 func BenchmarkPay(b *testing.B) {
 	m := open(b, func(s *inventory.Settings, _ *order.Config) { s.Count = 10_000_000 })
+	silent := simulator.Fault{Kind: simulator.WebhookNone, On: simulator.OnWebhook, Times: -1}
+	require.NoError(b, m.psp.Script(silent))
 	var orders atomic.Int64
 	b.SetParallelism(32)
 	b.ResetTimer()
