@@ -47,6 +47,7 @@ type system struct {
 	log     *bytes.Buffer
 	url     string
 	nats    string
+	psp     string // the simulator
 	client  *http.Client
 }
 
@@ -55,7 +56,7 @@ const (
 	serviceToken = "service-token"
 )
 
-var greeting = regexp.MustCompile(`(?m)^  (HTTP|NATS) +(\S+)`)
+var greeting = regexp.MustCompile(`(?m)^  (HTTP|NATS|paying) +(\S+)`)
 
 // databases are the DSNs of the systems that have been started, by data directory: a restarted one
 // finds its own again.
@@ -88,10 +89,17 @@ func startSystem(t testing.TB, dir string, flags ...string) *system {
 	t.Cleanup(func() { s.process.Process.Kill() })
 	lines := bufio.NewScanner(out)
 	for lines.Scan() && !strings.Contains(lines.Text(), "Ctrl-C") {
-		if m := greeting.FindStringSubmatch(lines.Text()); m != nil && m[1] == "HTTP" {
+		m := greeting.FindStringSubmatch(lines.Text())
+		if m == nil {
+			continue
+		}
+		switch m[1] {
+		case "HTTP":
 			s.url = m[2]
-		} else if m != nil {
+		case "NATS":
 			s.nats = m[2]
+		default:
+			s.psp = m[2]
 		}
 	}
 	if s.url == "" || s.nats == "" {
