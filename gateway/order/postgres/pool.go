@@ -48,6 +48,10 @@ func Open(ctx context.Context, c PoolConfig) (*pgxpool.Pool, error) {
 	if c.Connections > 0 {
 		config.MaxConns = int32(c.Connections)
 	}
+	// A new connection is a new process of PostgreSQL: dear, and dearest when a crowd makes all of
+	// them at once. So they are made beforehand, and kept.
+	config.MinConns = config.MaxConns
+	config.HealthCheckPeriod = time.Second
 	if c.Statement == 0 {
 		c.Statement = 30 * time.Second
 	}
