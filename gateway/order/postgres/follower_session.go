@@ -86,8 +86,11 @@ func (f *Follower) lead(ctx context.Context) (*pgx.Conn, error) {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
 	conn := pooled.Hijack()
+	// Commits do not wait for the disk, on which the shards' own log may be too: what a crash of
+	// PostgreSQL takes away is at the end, rows and offset together, and is pulled again. It is
+	// acknowledged when it is durable.
 	_, err = conn.Exec(ctx, "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; "+
-		"SET tcp_keepalives_count = 3; SET tcp_user_timeout = 25000")
+		"SET tcp_keepalives_count = 3; SET tcp_user_timeout = 25000; SET synchronous_commit = off")
 	if err != nil {
 		return nil, errors.Join(err, conn.Close(ctx))
 	}

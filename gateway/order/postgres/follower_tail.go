@@ -37,6 +37,10 @@ const (
 	// acknowledgePeriod is how often a shard is told how far the rows are: it is a command in its
 	// log.
 	acknowledgePeriod = 500 * time.Millisecond
+	// durableDelay is how long after a commit it is certain to be on disk: see Follower.lead.
+	// PostgreSQL's own bound is three times wal_writer_delay, which is 200 ms unless somebody has
+	// said otherwise. Where it is longer, a crash of PostgreSQL costs a scan.
+	durableDelay = 2 * time.Second
 )
 
 // tail follows one shard in a session.
@@ -45,7 +49,13 @@ type tail struct {
 	shard        inventory.ShardID
 	at           offset // of what is committed
 	acknowledged time.Time
-	told         uint64 // the offset that was acknowledged last
+	waiting      []committed // to be durable, and then to be acknowledged
+}
+
+// committed is how far a shard's events were at an instant.
+type committed struct {
+	sequence uint64
+	at       time.Time
 }
 
 // run follows until ctx ends. What goes wrong at the shard is its own affair: the other shards go
@@ -77,6 +87,7 @@ func (t *tail) follow(ctx context.Context) error {
 			return err
 		}
 	}
+	t.waiting = append(t.waiting[:0], committed{t.at.sequence, time.Now()})
 	for ctx.Err() == nil {
 		query := wire.EventsQuery{After: t.at.sequence, Limit: pullMost}
 		pulled, err := t.outboxes.Events(ctx, t.shard, query)
@@ -116,6 +127,7 @@ func (t *tail) take(ctx context.Context, pulled *wire.Events) error {
 		return err
 	}
 	t.at = to
+	t.waiting = append(t.waiting, committed{to.sequence, time.Now()})
 	t.lag[t.shard].written(to.sequence, pulled.Last)
 	t.metrics.rows.Add(float64(len(events)))
 	t.metrics.delay.Observe(float64(time.Now().UnixMilli()-events[0].AtUnixMilli) / 1000)
@@ -177,15 +189,22 @@ func (t *tail) submit(ctx context.Context, b *batch) error {
 	}
 }
 
-// tell acknowledges what is committed, from time to time.
+// tell acknowledges what is durable, from time to time.
 func (t *tail) tell(ctx context.Context) error {
-	if t.told == t.at.sequence || time.Since(t.acknowledged) < acknowledgePeriod {
+	if time.Since(t.acknowledged) < acknowledgePeriod {
 		return nil
 	}
-	if err := t.acknowledge(ctx, t.shard, t.at.sequence); err != nil {
+	durable := 0
+	for durable < len(t.waiting) && time.Since(t.waiting[durable].at) > durableDelay {
+		durable++
+	}
+	if durable == 0 {
+		return nil
+	}
+	if err := t.acknowledge(ctx, t.shard, t.waiting[durable-1].sequence); err != nil {
 		return err
 	}
-	t.told, t.acknowledged = t.at.sequence, time.Now()
+	t.waiting, t.acknowledged = t.waiting[durable:], time.Now()
 	return nil
 }
 
