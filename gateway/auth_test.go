@@ -23,6 +23,10 @@ func minimal(op *operation) asking {
 			a.params["order"] = testOrder().ID.String()
 		case "product":
 			a.params["product"] = "rifa-1"
+		case "letter":
+			a.params["letter"] = "7"
+		case "status":
+			a.params["status"] = "review"
 		case "payment":
 			if m.place == inPath {
 				a.params["payment"] = "p-1"

@@ -52,6 +52,9 @@ type Config struct {
 	// confirm is shipped and refunded without any.
 	Payments Payments
 
+	// Desk is where persons look after payments. nil with Payments.
+	Desk Desk
+
 	// Degraded names what is down besides the shards, for /readyz. nil: nothing ever is.
 	Degraded func(ctx context.Context) []string
 

@@ -169,6 +169,11 @@ GET /v1/orders/{order}/payments: buyer
 POST /v1/admin/payments/{payment}/review: admin
 GET /v1/admin/payments/{payment}/refunds: admin
 POST /v1/admin/orders/{order}/refunds: admin, keyed
+GET /v1/admin/payments: admin
+GET /v1/admin/findings: admin
+GET /v1/admin/dead-letters: admin
+POST /v1/admin/dead-letters/{letter}/replay: admin
+POST /v1/admin/dead-letters/replay: admin
 PUT /v1/admin/products/{product}: admin
 GET /v1/admin/products/{product}: admin
 POST /v1/admin/products/{product}/restock: admin, keyed

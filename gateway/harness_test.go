@@ -210,7 +210,7 @@ func open(t *testing.T, change func(*Config)) *gate {
 	}
 	config := Config{
 		TokenSecret: []byte(strings.Repeat("s", 32)), AdminToken: adminToken,
-		ServiceToken: serviceToken, Payments: &till{},
+		ServiceToken: serviceToken, Payments: &till{}, Desk: counter{},
 		Log: slog.New(errorLog{slog.DiscardHandler, t, g.allowed}),
 	}
 	if change != nil {

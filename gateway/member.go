@@ -3,6 +3,7 @@ package gateway
 import (
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,6 +26,9 @@ type input struct {
 	pay           order.PayRequest // method and secret
 	amount        inventory.Money
 	approve       bool
+	status        order.Status
+	queue         order.Queue
+	letter        int64
 	returnToStock bool
 	reason        string
 	settings      inventory.Settings
@@ -112,7 +116,22 @@ var (
 		"payment", inPath, true, text("The payment's id"),
 		func(d *decoder, in *input) { in.payment = inventory.PaymentID(d.string()) },
 	}
-	decisionMember = member{
+	paymentStatusMember = member{
+		"status", inQuery, false, choice("Where they stand; review by default", paymentStatuses),
+		func(d *decoder, in *input) {
+			in.status = order.Status(paymentStatuses[d.choice(paymentStatuses)])
+		},
+	}
+	queueInQuery = member{"queue", inQuery, false, choice("Whose jobs", queues), readQueue}
+	queueMember  = member{"queue", inBody, false, choice("Whose jobs; all by default", queues), readQueue}
+	letterMember = member{
+		"letter", inPath, true, text("The dead letter's id"),
+		func(d *decoder, in *input) {
+			in.letter, _ = strconv.ParseInt(d.string(), 10, 64) // what is no number is no letter's id
+		},
+	}
+	deskLimitMember = limitMember("How many to answer with", deskLimit, ordersLimit)
+	decisionMember  = member{
 		"decision", inBody, true, choice("What is to become of it", decisions),
 		func(d *decoder, in *input) { in.approve = decisions[d.choice(decisions)] == "approve" },
 	}
@@ -344,9 +363,21 @@ func (d *decoder) instant() int64 {
 }
 
 var (
-	decisions = []string{"approve", "deny"}
-	methods   = []string{string(payment.MethodCard), string(payment.MethodPix)}
+	decisions       = []string{"approve", "deny"}
+	methods         = []string{string(payment.MethodCard), string(payment.MethodPix)}
+	paymentStatuses = texts(order.Statuses())
+	queues          = texts(order.Queues())
 )
+
+func texts[T ~string](values []T) []string {
+	written := make([]string, len(values))
+	for i, value := range values {
+		written[i] = string(value)
+	}
+	return written
+}
+
+func readQueue(d *decoder, in *input) { in.queue = order.Queue(queues[d.choice(queues)]) }
 
 // payMembers are what a payment is asked for with.
 var payMembers = []member{

@@ -55,6 +55,7 @@ const (
 	adminPath   = "/v1/admin/products/{product}"
 
 	adminPayment = "/v1/admin/payments/{payment}"
+	lettersPath  = "/v1/admin/dead-letters"
 )
 
 // operations is the contract: every operation of both transports.
@@ -177,6 +178,33 @@ var operations = [...]operation{
 		summary: "Give some of an order's money back", role: roleAdmin, keyed: true, status: 201,
 		members: []member{orderMember, amountMember, reasonMember}, answers: ref("RefundAnswer"),
 		check: checkAmount, ask: refundPart,
+	},
+	{
+		subject: "payments.search", method: http.MethodGet, path: "/v1/admin/payments",
+		summary: "Payments in a status, oldest first", role: roleAdmin, status: 200,
+		members: []member{paymentStatusMember, afterMember, deskLimitMember},
+		answers: ref("PaymentsAnswer"), ask: searchPayments,
+	},
+	{
+		subject: "findings.list", method: http.MethodGet, path: "/v1/admin/findings",
+		summary: "What somebody has to look at, oldest first", role: roleAdmin, status: 200,
+		members: []member{deskLimitMember}, answers: ref("FindingsAnswer"), ask: listFindings,
+	},
+	{
+		subject: "dead-letters.list", method: http.MethodGet, path: lettersPath,
+		summary: "Jobs that have failed for good", role: roleAdmin, status: 200,
+		members: []member{queueInQuery, afterMember, deskLimitMember},
+		answers: ref("DeadLettersAnswer"), ask: listDeadLetters,
+	},
+	{
+		subject: "dead-letters.replay", method: http.MethodPost, path: lettersPath + "/{letter}/replay",
+		summary: "Have a dead letter done again", role: roleAdmin, status: 200,
+		members: []member{letterMember}, answers: ref("Replayed"), ask: replayDeadLetter,
+	},
+	{
+		subject: "dead-letters.replay-all", method: http.MethodPost, path: lettersPath + "/replay",
+		summary: "Have all dead letters, or those of a queue, done again", role: roleAdmin, status: 200,
+		members: []member{queueMember}, answers: ref("Replayed"), ask: replayDeadLetters,
 	},
 	{
 		subject: "products.put", method: http.MethodPut, path: adminPath,

@@ -105,16 +105,7 @@ func listPayments(ctx context.Context, g *Gateway, c *call) {
 		c.refuse(g.unpaid(c, err), g.now())
 		return
 	}
-	c.atUnixMilli = g.now()
-	c.body = append(c.body, `{"payments":[`...)
-	for i := range all {
-		if i > 0 {
-			c.body = append(c.body, ',')
-		}
-		c.body = appendPayment(c.body, &all[i])
-	}
-	c.body = appendTime(append(c.body, `],"server_time":`...), c.atUnixMilli)
-	c.body = append(c.body, '}')
+	answerList(g, c, "payments", all, "", appendPayment)
 }
 
 func reviewPayment(ctx context.Context, g *Gateway, c *call) {
@@ -168,16 +159,7 @@ func listRefunds(ctx context.Context, g *Gateway, c *call) {
 		c.refuse(g.unpaid(c, err), g.now())
 		return
 	}
-	c.atUnixMilli = g.now()
-	c.body = append(c.body, `{"refunds":[`...)
-	for i := range all {
-		if i > 0 {
-			c.body = append(c.body, ',')
-		}
-		c.body = appendRefund(c.body, &all[i])
-	}
-	c.body = appendTime(append(c.body, `],"server_time":`...), c.atUnixMilli)
-	c.body = append(c.body, '}')
+	answerList(g, c, "refunds", all, "", appendRefund)
 }
 
 // wholeRefund is the idempotency key of the refund that ends an order: there is one at the most.
@@ -257,6 +239,7 @@ var paymentRefusals = [...]struct {
 	{order.ErrAmount, codeRefundAmount},
 	{order.ErrLapsed, codeLapsed},
 	{order.ErrConflict, codePaymentStatus},
+	{ErrNoDeadLetter, codeLetterNotFound},
 }
 
 func appendPayment(buf []byte, p *order.Payment) []byte {

@@ -99,6 +99,33 @@ func (s *till) Webhook(
 	return s.err
 }
 
+// counter is a Desk for the same.
+type counter struct{}
+
+func (counter) InStatus(
+	context.Context, order.Status, inventory.PaymentID, int,
+) ([]order.Payment, error) {
+	return []order.Payment{testPayment()}, nil
+}
+
+func (counter) Findings(context.Context, int) ([]Finding, error) {
+	return []Finding{{Finding: order.Finding{Kind: order.FindingOverdue, Subject: "p-1"}}}, nil
+}
+
+func (counter) DeadLetters(_ context.Context, q order.Queue, after int64, limit int) ([]DeadLetter, error) {
+	letter := DeadLetter{ID: after + 1, Queue: order.QueueExpiry, About: []byte(`{"payment":"p-1"}`)}
+	return []DeadLetter{letter}[:min(1, limit)], nil
+}
+
+func (counter) Replay(_ context.Context, id int64) error {
+	if id != 7 {
+		return ErrNoDeadLetter
+	}
+	return nil
+}
+
+func (counter) ReplayAll(_ context.Context, q order.Queue) (int, error) { return 2, nil }
+
 func (g *gate) till() *till { return g.config.Payments.(*till) }
 
 const testPayments = "/v1/orders/00015127010203000000000000000000/payments"
@@ -217,6 +244,25 @@ func TestWebhooks(t *testing.T) {
 		require.Equal(t, status, hook("/v1/webhooks/default/simulator").status)
 	}
 	require.Equal(t, 405, g.request("GET", "/v1/webhooks/default/simulator", asking{}).status)
+}
+
+func TestDesk(t *testing.T) {
+	g := open(t, nil)
+	ask := func(method, path string) reply {
+		return g.request(method, "/v1/admin"+path, asking{token: adminToken})
+	}
+	require.Equal(t, "9", ask("GET", "/dead-letters?after=8&limit=1").json(t)["next"])
+	require.Nil(t, ask("GET", "/dead-letters?after=8&limit=2").json(t)["next"])
+	require.Equal(t, 422, ask("GET", "/dead-letters?after=x").status)
+	require.Equal(t, 422, ask("GET", "/dead-letters?queue=x").status)
+	require.Equal(t, 200, ask("POST", "/dead-letters/7/replay").status)
+	for _, id := range []string{"8", "x", "99999999999999999999"} {
+		require.Equal(t, "dead_letter_not_found", ask("POST", "/dead-letters/"+id+"/replay").code(t), id)
+	}
+	require.Equal(t, 2.0, ask("POST", "/dead-letters/replay").json(t)["replayed"])
+	require.Equal(t, 200, ask("GET", "/payments").status)
+	require.Equal(t, 422, ask("GET", "/payments?status=x").status)
+	require.Len(t, ask("GET", "/payments?status=review").json(t)["payments"], 1)
 }
 
 func TestWithoutPayments(t *testing.T) {

@@ -29,6 +29,7 @@ const (
 	codeOutcomeUnknown   code = "outcome_unknown"
 
 	codePaymentNotFound   code = "payment_not_found"
+	codeLetterNotFound    code = "dead_letter_not_found"
 	codeInProgress        code = "idempotency_in_progress"
 	codePaymentStatus     code = "payment_status"
 	codeTooManyAttempts   code = "too_many_attempts"
@@ -71,6 +72,7 @@ var refusals = map[code]refusal{
 	},
 
 	codePaymentNotFound: {404, "There is no such payment", nil},
+	codeLetterNotFound:  {404, "There is no such dead letter", nil},
 	codeInProgress: {
 		409, "The first request with this key is still being worked on; ask again", nil,
 	},

@@ -178,10 +178,7 @@ func components() map[string]schema {
 		"PaymentAnswer": record("A payment as it is now", map[string]schema{
 			"payment": ref("Payment"), "server_time": instant("The gateway's time"),
 		}),
-		"PaymentsAnswer": record("The payments of an order", map[string]schema{
-			"payments":    arrayOf("Oldest first", ref("Payment")),
-			"server_time": instant("The gateway's time"),
-		}),
+		"PaymentsAnswer": pageOf("Payments", "payments", "Oldest first", "Payment"),
 		"Refund": record("Money that goes back", map[string]schema{
 			"id": text("Its id"), "payment": text("Of which payment"), "amount": ref("Money"),
 			"whole":      boolean("Whether it ends the order"),
@@ -192,9 +189,23 @@ func components() map[string]schema {
 		"RefundAnswer": record("A refund as it is now", map[string]schema{
 			"refund": ref("Refund"), "server_time": instant("The gateway's time"),
 		}),
-		"RefundsAnswer": record("The refunds of a payment", map[string]schema{
-			"refunds":     arrayOf("Oldest first", ref("Refund")),
-			"server_time": instant("The gateway's time"),
+		"RefundsAnswer": pageOf("The refunds of a payment", "refunds", "Oldest first", "Refund"),
+		"Finding": record("What somebody has to look at", map[string]schema{
+			"kind": text("What it is"), "subject": text("A payment's or an order's id"),
+			"detail": text("What differs"), "found_at": instant("When it was found"),
+			"seen_at": instant("When it was seen last"),
+		}),
+		"FindingsAnswer": pageOf("What is open", "findings", "Oldest first", "Finding"),
+		"DeadLetter": record("A job that has failed for good", map[string]schema{
+			"id": text("Its id"), "queue": choice("Whose it is", queues), "kind": text("What it does"),
+			"about":    {"type": "object", "description": "Which payment, refund or webhook"},
+			"error":    text("Why it failed the last time"),
+			"attempts": integer("How often", 0, math.MaxUint32), "created_at": instant("When it was made"),
+			"died_at": instant("When it was given up"),
+		}),
+		"DeadLettersAnswer": pageOf("Dead letters", "dead_letters", "By id", "DeadLetter"),
+		"Replayed": record("How many are done again", map[string]schema{
+			"replayed": integer("How many", 0, math.MaxUint32),
 		}),
 		"Problem": problemSchema(),
 	}
@@ -205,11 +216,15 @@ var refundStatuses = []string{
 	string(order.RefundFailed),
 }
 
+// pageOf is a list, and where it goes on.
+func pageOf(description, name, sorted, item string) schema {
+	return record(description, map[string]schema{
+		name:   arrayOf(sorted, ref(item)),
+		"next": orNull(text("What to give as after; null: there are no more for now")),
+	})
+}
+
 func paymentSchema() schema {
-	statuses := make([]string, 0, len(order.Statuses()))
-	for _, s := range order.Statuses() {
-		statuses = append(statuses, string(s))
-	}
 	action := closed("What the buyer has to do", map[string]schema{
 		"kind":       choice("What it is", []string{"pix", "redirect", "confirm"}),
 		"pix_code":   text("The text to copy and paste, with pix"),
@@ -220,7 +235,7 @@ func paymentSchema() schema {
 	return record("One attempt to pay an order", map[string]schema{
 		"id": text("Its id"), "order": text("The order's id"), "method": choice("How", methods),
 		"provider":   text("Who takes the money; empty if there is none to take"),
-		"status":     choice("Where it stands", statuses),
+		"status":     choice("Where it stands", paymentStatuses),
 		"processing": boolean("Whether it is still being worked on: ask again"),
 		"amount":     ref("Money"), "captured": ref("Money"), "refunded": ref("Money"),
 		"action":     orNull(action),

@@ -187,7 +187,7 @@ func (d *dev) startGateway(
 	d.service = orDerived(c.ServiceToken, node.Secret(), "service token")
 	g, err := gateway.New(gateway.Config{
 		TokenSecret: derive(node.Secret(), "buyer tokens"), AdminToken: d.admin, ServiceToken: d.service,
-		CORSOrigins: c.CORSOrigin, Registry: registry, Log: d.log, Payments: d.desk.checkout,
+		CORSOrigins: c.CORSOrigin, Registry: registry, Log: d.log, Payments: d.desk.checkout, Desk: d.desk.back,
 		Degraded: func(ctx context.Context) []string {
 			return append(d.follower.Degraded(ctx), d.desk.degraded()...)
 		},

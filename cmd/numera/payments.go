@@ -47,6 +47,7 @@ type paymentFlags struct {
 // desk is everything that takes payments in one process.
 type desk struct {
 	checkout  *order.Checkout
+	back      *backOffice
 	fraud     *fraud.Service // nil: nobody is asked
 	simulator string         // URL of its page, or ""
 	provider  *simulator.Server
@@ -60,8 +61,9 @@ func (d *dev) startPayments(ctx context.Context, client *shards.Client, secret [
 	if err != nil {
 		return nil, err
 	}
+	store := postgres.NewPayments(d.database.pool, 0)
 	config := order.Config{
-		Engine: client, Store: postgres.NewPayments(d.database.pool, 0), Logger: d.log,
+		Engine: client, Store: store, Logger: d.log,
 		Accounts: map[string][]order.Account{"": accounts},
 		Policy:   (&policies{client: client}).of,
 	}
@@ -78,6 +80,7 @@ func (d *dev) startPayments(ctx context.Context, client *shards.Client, secret [
 	if err != nil {
 		return nil, err
 	}
+	k.back = &backOffice{Payments: store, jobs: jobs, pool: d.database.pool}
 	relay, err := events.StartPayments(ctx, d.bus.public,
 		paymentEvents{postgres.NewPaymentEvents(d.database.pool)}, events.Config{Log: d.log})
 	if err != nil {

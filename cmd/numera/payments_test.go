@@ -150,6 +150,16 @@ func TestPayments(t *testing.T) {
 		require.Equal(t, "refused", s.pay(order, "p", card).payment()["status"])
 		require.Equal(t, "refused", s.status(order))
 	})
+	t.Run("what persons look at", func(t *testing.T) {
+		for _, path := range []string{"payments", "payments?status=captured", "findings", "dead-letters?queue=expiry"} {
+			r := s.call("GET", "/v1/admin/"+path, adminToken, "", "")
+			require.Equal(t, 200, r.status, r.text)
+		}
+		r := s.call("POST", "/v1/admin/dead-letters/1/replay", adminToken, "", "")
+		require.Equal(t, "dead_letter_not_found", r.code())
+		r = s.call("POST", "/v1/admin/dead-letters/replay", adminToken, "", "")
+		require.Equal(t, 0.0, r.body["replayed"], r.text)
+	})
 	s.stop()
 }
 

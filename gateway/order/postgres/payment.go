@@ -197,6 +197,8 @@ const (
 		WHERE provider = $1 AND reference = $2`
 	ofOrderSQL = `SELECT ` + paymentColumns + ` FROM payments WHERE order_id = $1
 		ORDER BY created_at, id`
+	inStatusSQL = `SELECT ` + paymentColumns + ` FROM payments
+		WHERE status = $1 AND id > $2 ORDER BY id LIMIT $3`
 	secretSQL = `SELECT card_token, name, email, document, phone FROM payers WHERE payment = $1`
 )
 
@@ -217,6 +219,13 @@ func (s *Payments) ByReference(
 	ctx context.Context, provider, reference string,
 ) (order.Payment, error) {
 	return s.one(ctx, byReferenceSQL, provider, reference)
+}
+
+// InStatus lists payments by id, which rises with their age: those after one, at most limit.
+func (s *Payments) InStatus(
+	ctx context.Context, status order.Status, after inventory.PaymentID, limit int,
+) ([]order.Payment, error) {
+	return s.query(ctx, inStatusSQL, string(status), string(after), limit)
 }
 
 // OfOrder implements order.Store.
