@@ -109,6 +109,10 @@ func TestPayments(t *testing.T) {
 		require.Equal(t, "paying", s.status(order))
 		s.atPSP("POST", "/charges/"+asked.payment()["id"].(string)+"/pay", "")
 		s.becomes(order, "paid", 5*time.Second)
+		require.Eventually(t, func() bool { // the row follows the order by a moment
+			r := s.call("GET", "/v1/orders/"+order+"/payments", serviceToken, "", "")
+			return strings.Contains(r.text, `"status":"captured"`)
+		}, 5*time.Second, 20*time.Millisecond)
 		sold := s.counters("a").Sold
 		back := s.call("POST", "/v1/admin/orders/"+order+"/refund", adminToken, "", `{"return_to_stock":true}`)
 		require.Equal(t, 200, back.status, back.text)
