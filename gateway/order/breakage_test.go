@@ -293,3 +293,11 @@ func (s brokenStore) Acted(ctx context.Context, id order.WebhookID) error {
 	})
 	return err
 }
+
+func (s brokenStore) Known(
+	ctx context.Context, ids []order.WebhookID,
+) ([]order.WebhookID, error) {
+	return through(ctx, s.b, "store known", func(ctx context.Context) ([]order.WebhookID, error) {
+		return s.Store.Known(ctx, ids)
+	})
+}

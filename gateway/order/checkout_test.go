@@ -369,3 +369,36 @@ func TestSecondProvider(t *testing.T) {
 		require.Empty(t, m.second.Payment(string(p.ID)))
 	}
 }
+
+// TestDeclinedCardLeavesThePix: an order is given up by the last of its attempts only, in the name of
+// the one that began it.
+func TestDeclinedCardLeavesThePix(t *testing.T) {
+	m := open(t)
+	declined := func(id inventory.OrderID, key string) order.Payment {
+		r := request(id, key, payment.MethodCard)
+		r.CardToken = "sim:decline"
+		return m.pay(r)
+	}
+	id := m.reserve(1)
+	m.pay(request(id, "pix", payment.MethodPix))
+	require.Equal(t, order.StatusRefused, declined(id, "card").Status)
+	require.Equal(t, inventory.StatusPaying, m.order(id).Status)
+	m.buyersPay()
+	m.settle()
+	require.Equal(t, int64(price), m.audit(id))
+
+	id = m.reserve(1)
+	first := m.pay(request(id, "a", payment.MethodPix))
+	second := m.pay(request(id, "b", payment.MethodPix))
+	declined(id, "card")
+	for i, p := range []order.Payment{first, second} {
+		_, err := m.pool.Exec(t.Context(), `UPDATE payments SET expires_at = now() - interval '1 s',
+			due_at = now() WHERE id = $1`, string(p.ID))
+		require.NoError(t, err)
+		m.settle()
+		require.Equal(t, order.StatusVoided, m.payment(p.ID).Status)
+		want := []inventory.Status{inventory.StatusPaying, inventory.StatusRefused}[i]
+		require.Equal(t, want, m.order(id).Status)
+	}
+	require.Zero(t, m.audit(id))
+}

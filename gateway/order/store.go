@@ -44,6 +44,9 @@ type Store interface {
 	Receive(ctx context.Context, w Webhook) (fresh bool, err error)
 	// Webhook reads one, or ErrPaymentNotFound.
 	Webhook(ctx context.Context, id WebhookID) (Webhook, error)
+	// Known notes that nothing has to be done about those webhooks that tell nothing which the row of
+	// their payment does not say already, and returns them.
+	Known(ctx context.Context, ids []WebhookID) ([]WebhookID, error)
 	// Acted notes that nothing more has to be done about it.
 	Acted(ctx context.Context, id WebhookID) error
 

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"time"
 
 	"numera/engine/inventory"
 	"numera/gateway/payment"
@@ -43,34 +45,88 @@ func (c *Checkout) Webhook(
 	if err != nil || !fresh {
 		return err
 	}
-	select {
-	case c.nudges <- hook.WebhookID:
-	default: // the sweeper finds it
-	}
+	c.nudge(hook.WebhookID)
 	return nil
 }
+
+// How webhooks are acted on as they come. Most tell what the walk that made them happen is about to
+// write: they are gathered first, so that one statement is enough for all of these.
+const (
+	gatherTime = 50 * time.Millisecond
+	gatherMost = 256
+	actAgain   = time.Second // after a payment was found moving
+)
 
 // Run acts on webhooks as they come, until ctx ends; then it waits for those under way. Without it
 // they are acted on by the webhook queue, later.
 func (c *Checkout) Run(ctx context.Context) {
+	room := make(chan struct{}, c.config.Actors)
 	var actors sync.WaitGroup
-	for range c.config.Actors {
-		actors.Go(func() {
-			for {
-				select {
-				case <-ctx.Done():
-					return
-				case id := <-c.nudges:
-					if err := c.Act(ctx, id); err != nil && ctx.Err() == nil &&
-						!errors.Is(err, ErrInProgress) {
-						c.config.Logger.WarnContext(ctx, "webhook stands still", "provider",
-							id.Provider, "event", id.Event, "error", err)
-					}
-				}
+	defer actors.Wait()
+	for {
+		gathered := c.gather(ctx)
+		if len(gathered) == 0 {
+			return
+		}
+		known, err := c.store.Known(ctx, gathered)
+		if err != nil {
+			c.config.Logger.WarnContext(ctx, "webhooks stand still", "error", err)
+			continue // the sweeper finds them
+		}
+		for _, id := range gathered {
+			if slices.Contains(known, id) {
+				continue
 			}
-		})
+			select {
+			case room <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+			actors.Go(func() {
+				defer func() { <-room }()
+				c.act(ctx, id)
+			})
+		}
 	}
-	actors.Wait()
+}
+
+// gather waits for webhooks, and a little longer for more. None: ctx has ended.
+func (c *Checkout) gather(ctx context.Context) (gathered []WebhookID) {
+	var enough <-chan time.Time
+	for len(gathered) < gatherMost {
+		select {
+		case id := <-c.nudges:
+			if enough == nil {
+				enough = time.After(gatherTime)
+			}
+			gathered = append(gathered, id)
+		case <-enough:
+			return gathered
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return gathered
+}
+
+// act is Act, again a little later if the payment is moving.
+func (c *Checkout) act(ctx context.Context, id WebhookID) {
+	err := c.Act(ctx, id)
+	switch {
+	case errors.Is(err, ErrInProgress):
+		time.AfterFunc(actAgain, func() { c.nudge(id) })
+	case err != nil && ctx.Err() == nil:
+		c.config.Logger.WarnContext(ctx, "webhook stands still", "provider", id.Provider,
+			"event", id.Event, "error", err)
+	}
+}
+
+// nudge has Run act on a stored webhook. If it is behind, the sweeper finds it.
+func (c *Checkout) nudge(id WebhookID) {
+	select {
+	case c.nudges <- id:
+	default:
+	}
 }
 
 // Act does what follows from a stored webhook. It is a hint and not the truth: the provider is asked
@@ -98,8 +154,6 @@ func (c *Checkout) Act(ctx context.Context, id WebhookID) error {
 			Kind: FindingMismatch, Subject: string(p.ID), Detail: "webhook of another account",
 		})
 		return c.store.Acted(ctx, id)
-	case p.knows(&hook):
-		return c.store.Acted(ctx, id)
 	case !p.Status.Rests() && c.config.Now().Sub(p.UpdatedAt) < c.config.Patience:
 		return fmt.Errorf("%w: %s", ErrInProgress, p.Status)
 	}
@@ -118,20 +172,4 @@ func (c *Checkout) concerned(ctx context.Context, hook *Webhook) (Payment, error
 		}
 	}
 	return c.store.ByReference(ctx, hook.Provider, hook.Reference)
-}
-
-// knows says that a webhook tells nothing that the row does not say already.
-func (p *Payment) knows(hook *Webhook) bool {
-	if p.Reference == "" || hook.Reference != p.Reference {
-		return false
-	}
-	switch hook.Status {
-	case payment.StatusPending:
-		return true
-	case payment.StatusAuthorised:
-		return p.Captured > 0 || p.Status == StatusConfirmed
-	case payment.StatusCaptured:
-		return p.Status == StatusCaptured && p.Refunded == hook.Refunded
-	}
-	return false
 }

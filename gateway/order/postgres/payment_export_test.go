@@ -7,7 +7,7 @@ func PaymentStatements() map[string]string {
 	all := map[string]string{
 		"payment": paymentSQL, "byKey": byKeySQL, "byReference": byReferenceSQL,
 		"ofOrder": ofOrderSQL, "secret": secretSQL, "refunds": refundsSQL, "refund": refundSQL,
-		"receive": receiveSQL, "webhook": webhookSQL, "acted": actedSQL,
+		"receive": receiveSQL, "webhook": webhookSQL, "acted": actedSQL, "known": knownSQL,
 		"pullEvents": pullEventsSQL, "deleteEvents": deleteEventsSQL,
 		"create": createStatement.sql, "duePayments": duePaymentsSQL, "dueRefunds": dueRefundsSQL, "dueWebhooks": dueWebhooksSQL,
 	}

@@ -24,6 +24,17 @@ const (
 	actedSQL = `
 		UPDATE webhook_events SET acted_at = now(), due_at = NULL
 		WHERE tenant = $1 AND provider = $2 AND event = $3 AND acted_at IS NULL`
+	knownSQL = `
+		UPDATE webhook_events AS w SET acted_at = now(), due_at = NULL
+		FROM unnest($1::text[], $2::text[], $3::text[]) AS g (tenant, provider, event), payments AS p
+		WHERE (w.tenant, w.provider, w.event) = (g.tenant, g.provider, g.event)
+			AND w.acted_at IS NULL AND p.id = w.payment AND p.reference = w.reference
+			AND p.tenant = w.tenant AND p.provider = w.provider
+			AND (w.account = p.account OR w.account = '' OR p.account = '')
+			AND (w.status = 'pending'
+				OR w.status = 'authorised' AND (p.captured > 0 OR p.status = 'confirmed')
+				OR w.status = 'captured' AND p.status = 'captured' AND p.refunded = w.refunded)
+		RETURNING w.tenant, w.provider, w.event`
 )
 
 // Receive implements order.Store.
@@ -68,4 +79,19 @@ func (s *Payments) Acted(ctx context.Context, id order.WebhookID) error {
 		return fmt.Errorf("postgres: webhook acted on: %w", err)
 	}
 	return nil
+}
+
+// Known implements order.Store.
+func (s *Payments) Known(ctx context.Context, ids []order.WebhookID) ([]order.WebhookID, error) {
+	tenants, providers := make([]string, len(ids)), make([]string, len(ids))
+	events := make([]string, len(ids))
+	for i, id := range ids {
+		tenants[i], providers[i], events[i] = id.Tenant, id.Provider, id.Event
+	}
+	rows, _ := s.pool.Query(ctx, knownSQL, tenants, providers, events)
+	known, err := pgx.CollectRows(rows, pgx.RowToStructByName[order.WebhookID])
+	if err != nil {
+		return nil, fmt.Errorf("postgres: known webhooks: %w", err)
+	}
+	return known, nil
 }
