@@ -3,6 +3,7 @@ package order_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"testing"
 	"time"
 
@@ -237,13 +238,24 @@ func TestStoredFailure(t *testing.T) {
 	m := open(t, func(s *inventory.Settings, _ *order.Config) {
 		s.HoldSeconds, s.HoldMaxSeconds, s.PaymentGraceSeconds = 1, 1, 1
 	})
-	id := m.reserve(1)
-	r := request(id, "k", payment.MethodCard)
-	r.CardToken = "sim:error_stored"
-	p := m.pay(r)
-	m.settle()
-	require.Equal(t, order.StatusRefused, m.payment(p.ID).Status)
-	require.Zero(t, m.audit(id))
+	for _, method := range []payment.Method{payment.MethodCard, payment.MethodPix} {
+		id := m.reserve(1)
+		require.NoError(t, m.psp.Script(simulator.Fault{
+			Kind: simulator.ErrorStored, On: simulator.OnAuthorise, Order: id.String(),
+		}))
+		p := m.pay(request(id, "k", method))
+		m.settle()
+		require.Equal(t, "expired", m.payment(p.ID).DeclinedBy)
+		require.Zero(t, m.audit(id))
+		asked := 0
+		for _, call := range m.psp.Calls(string(p.ID)) {
+			if call.Operation == simulator.OnAuthorise {
+				asked++
+				require.Equal(t, http.StatusInternalServerError, call.Status, "a repeat is the same")
+			}
+		}
+		require.Greater(t, asked, 1)
+	}
 }
 
 // TestOverdueIsHeld while the provider is down: nothing but its answer ends the order.

@@ -242,7 +242,9 @@ func (w *walk) refusedByEngine(ctx context.Context, code inventory.Code) error {
 func providerDeadline(now time.Time, o *inventory.OrderView) time.Time {
 	deadline := time.UnixMilli(o.ExpiresUnixMilli)
 	margin := min(30*time.Second, max(0, deadline.Sub(now)/4))
-	return deadline.Add(-margin)
+	// Whole milliseconds, since a repeat is made from the row, which has no nanoseconds, and has to
+	// be the same to the byte.
+	return deadline.Add(-margin).Truncate(time.Millisecond)
 }
 
 // pause waits, or says false if ctx ends first.
