@@ -52,6 +52,9 @@ type Config struct {
 	// confirm is shipped and refunded without any.
 	Payments Payments
 
+	// Paying is how many payments may be under way at once; one more is overloaded. Default 256.
+	Paying int
+
 	// Desk is where persons look after payments. nil with Payments.
 	Desk Desk
 
@@ -74,6 +77,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.IdleTimeout, 75*time.Second)
 	setDefault(&c.Connections, 1<<16)
 	setDefault(&c.NATSWorkers, 1024)
+	setDefault(&c.Paying, 256)
 	setDefault(&c.Burst, max(1, int(c.RatePerSecond)))
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()
@@ -114,8 +118,8 @@ func (c *Config) validate() error {
 		c.ReadTimeout < time.Millisecond, c.WriteTimeout < time.Millisecond,
 		c.IdleTimeout < time.Millisecond:
 		return fmt.Errorf("%w: timeouts are at least 1 ms, TokenLife 1 s", ErrConfig)
-	case c.Connections < 1, c.NATSWorkers < 1, c.Burst < 1, c.RatePerSecond < 0:
-		return fmt.Errorf("%w: Connections, NATSWorkers and Burst are at least 1", ErrConfig)
+	case c.Connections < 1, c.NATSWorkers < 1, c.Paying < 1, c.Burst < 1, c.RatePerSecond < 0:
+		return fmt.Errorf("%w: Connections, NATSWorkers, Paying and Burst are at least 1", ErrConfig)
 	}
 	return nil
 }

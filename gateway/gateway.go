@@ -41,6 +41,9 @@ type Gateway struct {
 	document  []byte // openapi.json
 	server    *fasthttp.Server
 
+	paying   chan struct{}  // one for each payment under way
+	payments sync.WaitGroup // likewise
+
 	// base is the context of everything under way. It ends when Close gives up waiting.
 	base context.Context
 	stop context.CancelFunc
@@ -62,6 +65,7 @@ func New(config Config, shards Shards) (*Gateway, error) {
 		log:       config.Log,
 		authority: newAuthority(&config),
 		throttle:  newThrottle(&config),
+		paying:    make(chan struct{}, config.Paying),
 	}
 	var err error
 	if g.metrics, err = newMetrics(config.Registry); err != nil {
@@ -98,6 +102,7 @@ func (g *Gateway) Close(ctx context.Context) error {
 	g.services = nil
 	g.mu.Unlock()
 
+	defer g.payments.Wait()
 	defer g.stop()
 	var failed []error
 	for _, service := range services {

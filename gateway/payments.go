@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -34,15 +35,17 @@ type Payments interface {
 	) error
 }
 
-// payPatience is how long a buyer's request waits for a provider. A payment that takes longer goes
-// on by itself, and the buyer asks what became of it.
-const payPatience = 3 * time.Second
+// payPatience is how long a buyer's request waits for its payment. One that takes longer goes on
+// without it, for payTime; what is not done by then is handed on by Payments itself. To cut it off
+// when the buyer is answered would throw away work, and connections with it, just when there is too
+// much to do.
+const (
+	payPatience = 3 * time.Second
+	payTime     = 12 * time.Second
+)
 
-// answerFor is what of a request's time is kept to answer it.
-const answerFor = 250 * time.Millisecond
-
-// payments is nil where orders are not paid here, and then c has been refused.
-func (g *Gateway) payments(c *call) Payments {
+// till is nil where orders are not paid here, and then c has been refused.
+func (g *Gateway) till(c *call) Payments {
 	if g.config.Payments == nil {
 		p := retryLater(codeUnavailable, 0)
 		p.detail = "this system takes no payments"
@@ -78,25 +81,66 @@ func wrongValue(pointer, detail string) *problem {
 }
 
 func createPayment(ctx context.Context, g *Gateway, c *call) {
-	payments := g.payments(c)
+	payments := g.till(c)
 	if payments == nil {
 		return
 	}
-	within, cancel := context.WithTimeout(ctx, min(payPatience, g.config.Timeout-answerFor))
-	defer cancel()
-	r := c.in.pay
-	r.Tenant, r.Order, r.By, r.Key = c.tenant, c.in.order, c.who.buyer, c.key
-	p, replay, err := payments.Pay(within, r)
-	if err != nil {
-		c.refuse(g.unpaid(c, err), g.now())
+	select {
+	case g.paying <- struct{}{}:
+	default:
+		c.refuse(retryLater(codeOf(inventory.CodeOverloaded), 0), g.now())
 		return
 	}
-	c.replay = replay
-	g.answerPayment(c, &p)
+	r := c.in.pay
+	r.Tenant, r.Order, r.By, r.Key = c.tenant, c.in.order, c.who.buyer, c.key
+	done := make(chan paid, 1)
+	g.payments.Go(func() {
+		defer func() { <-g.paying }()
+		within, cancel := context.WithTimeout(g.base, payTime)
+		defer cancel()
+		p, replay, err := payments.Pay(within, r)
+		done <- paid{p, replay, err}
+	})
+	select {
+	case a := <-done:
+		g.answerPaid(c, a)
+	case <-time.After(payPatience):
+		g.answerPaid(c, g.paidSoFar(ctx, payments, &r))
+	}
+}
+
+// paid is what Payments.Pay returns.
+type paid struct {
+	payment order.Payment
+	replay  bool
+	err     error
+}
+
+// paidSoFar is the payment as it stands, for a buyer who has waited long enough.
+func (g *Gateway) paidSoFar(ctx context.Context, payments Payments, r *order.PayRequest) paid {
+	all, err := payments.Payments(ctx, r.Order, r.By)
+	for i := range all {
+		if all[i].Key == r.Key {
+			return paid{payment: all[i]}
+		}
+	}
+	return paid{err: cmp.Or(err, errNotYet)}
+}
+
+// errNotYet is nothing that clients hear of but as an unknown outcome.
+var errNotYet = errors.New("gateway: the payment is not stored yet")
+
+func (g *Gateway) answerPaid(c *call, a paid) {
+	if a.err != nil {
+		c.refuse(g.unpaid(c, a.err), g.now())
+		return
+	}
+	c.replay = a.replay
+	g.answerPayment(c, &a.payment)
 }
 
 func listPayments(ctx context.Context, g *Gateway, c *call) {
-	payments := g.payments(c)
+	payments := g.till(c)
 	if payments == nil {
 		return
 	}
@@ -109,7 +153,7 @@ func listPayments(ctx context.Context, g *Gateway, c *call) {
 }
 
 func reviewPayment(ctx context.Context, g *Gateway, c *call) {
-	payments := g.payments(c)
+	payments := g.till(c)
 	if payments == nil {
 		return
 	}
@@ -130,7 +174,7 @@ func (g *Gateway) answerPayment(c *call, p *order.Payment) {
 
 // refundPart gives some of the money back, and leaves the order as it is.
 func refundPart(ctx context.Context, g *Gateway, c *call) {
-	payments := g.payments(c)
+	payments := g.till(c)
 	if payments == nil {
 		return
 	}
@@ -150,7 +194,7 @@ func refundPart(ctx context.Context, g *Gateway, c *call) {
 }
 
 func listRefunds(ctx context.Context, g *Gateway, c *call) {
-	payments := g.payments(c)
+	payments := g.till(c)
 	if payments == nil {
 		return
 	}

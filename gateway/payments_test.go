@@ -21,6 +21,7 @@ import (
 // till is Payments for tests of the transports: it answers with one payment and one refund, and
 // fails as it is told. It takes no money.
 type till struct {
+	hold     chan struct{} // if set, Pay waits for it
 	mu       sync.Mutex
 	err      error
 	paid     order.PayRequest
@@ -49,7 +50,14 @@ func testPayment() order.Payment {
 	}
 }
 
-func (s *till) Pay(_ context.Context, r order.PayRequest) (order.Payment, bool, error) {
+func (s *till) Pay(ctx context.Context, r order.PayRequest) (order.Payment, bool, error) {
+	if s.hold != nil {
+		select {
+		case <-s.hold:
+		case <-ctx.Done():
+			return order.Payment{}, false, ctx.Err()
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.paid = r
@@ -60,6 +68,7 @@ func (s *till) Payments(
 	context.Context, inventory.OrderID, inventory.BuyerID,
 ) ([]order.Payment, error) {
 	bare := testPayment()
+	bare.Key = "slow"
 	bare.Action = payment.Action{}
 	return []order.Payment{testPayment(), bare}, s.failure()
 }
@@ -126,7 +135,7 @@ func (counter) Replay(_ context.Context, id int64) error {
 
 func (counter) ReplayAll(_ context.Context, q order.Queue) (int, error) { return 2, nil }
 
-func (g *gate) till() *till { return g.config.Payments.(*till) }
+func (g *gate) taker() *till { return g.config.Payments.(*till) }
 
 const testPayments = "/v1/orders/00015127010203000000000000000000/payments"
 
@@ -142,7 +151,7 @@ func TestPayIsPassedOn(t *testing.T) {
 			CardToken: "tok-1",
 			Payer:     payment.Payer{Name: "Ana", Email: "a@b.c", Document: "1", Phone: "2"},
 		},
-	}, g.till().paid)
+	}, g.taker().paid)
 	require.Contains(t, string(r.body), `"qr_svg":"<`)
 
 	r = g.request("POST", "/v1/sessions", asking{})
@@ -150,8 +159,33 @@ func TestPayIsPassedOn(t *testing.T) {
 	r = g.request("POST", testPayments,
 		asking{token: session["token"].(string), key: "k-2", body: `{"method":"pix"}`})
 	require.Equal(t, 201, r.status, "%s", r.body)
-	require.Equal(t, inventory.BuyerID(session["buyer"].(string)), g.till().paid.By)
-	require.Empty(t, g.till().paid.CardToken, "nothing of the request before")
+	require.Equal(t, inventory.BuyerID(session["buyer"].(string)), g.taker().paid.By)
+	require.Empty(t, g.taker().paid.CardToken, "nothing of the request before")
+}
+
+// TestSlowPaymentGoesOn: the buyer hears how it stands, the payment is not cut off, and those beyond
+// the bound are turned away at once.
+func TestSlowPaymentGoesOn(t *testing.T) {
+	taker := &till{hold: make(chan struct{})}
+	g := open(t, func(c *Config) { c.Payments, c.Paying = taker, 1 })
+	first := make(chan reply, 1)
+	began := time.Now()
+	go func() {
+		first <- g.request("POST", testPayments, asking{token: serviceToken, key: "slow", body: `{"method":"pix"}`})
+	}()
+	require.Eventually(t, func() bool { return len(g.paying) == 1 }, time.Second, time.Millisecond)
+	second := g.request("POST", testPayments, asking{token: serviceToken, key: "k", body: `{"method":"pix"}`})
+	require.Equal(t, "overloaded", second.code(t))
+	require.Less(t, time.Since(began), payPatience)
+	r := <-first
+	require.Equal(t, 201, r.status, "%s", r.body)
+	require.Equal(t, "p-1", r.json(t)["payment"].(map[string]any)["id"])
+	require.Len(t, g.paying, 1, "it goes on")
+	close(taker.hold)
+	require.Eventually(t, func() bool { return len(g.paying) == 0 }, time.Second, time.Millisecond)
+	taker.mu.Lock()
+	defer taker.mu.Unlock()
+	require.Equal(t, "slow", taker.paid.Key)
 }
 
 func TestPayRefusesWhatMakesNoSense(t *testing.T) {
@@ -170,7 +204,7 @@ func TestPayRefusesWhatMakesNoSense(t *testing.T) {
 		p := r.json(t)
 		require.Equal(t, want, fmt.Sprint(r.status, " ", p["code"], " ", p["pointer"]), body)
 	}
-	require.Zero(t, g.till().paid, "nobody was asked to pay")
+	require.Zero(t, g.taker().paid, "nobody was asked to pay")
 }
 
 // TestFailuresOfPaymentsAreNamed: what a checkout can say, and what a client is told.
@@ -196,7 +230,7 @@ func TestFailuresOfPaymentsAreNamed(t *testing.T) {
 		{shards.ErrOutcomeUnknown, "503 outcome_unknown"},
 		{errors.New("the database is away"), "503 outcome_unknown"},
 	} {
-		g.till().fail(fmt.Errorf("wrapped: %w", c.err))
+		g.taker().fail(fmt.Errorf("wrapped: %w", c.err))
 		r := g.request("POST", testPayments, asking{token: serviceToken, key: "k", body: `{"method":"pix"}`})
 		require.Equal(t, c.want, fmt.Sprint(r.status, " ", r.code(t)))
 		if r.status == http.StatusServiceUnavailable {
@@ -215,10 +249,10 @@ func TestRefundOfWhatNobodyPaidHere(t *testing.T) {
 	require.Equal(t, 200, r.status, "%s", r.body)
 	require.Equal(t, order.RefundRequest{
 		Order: testOrder().ID, Key: wholeRefund, ReturnToStock: true, Reason: "why", By: "admin",
-	}, g.till().refunded)
+	}, g.taker().refunded)
 	require.Nil(t, g.shards.last)
 
-	g.till().fail(order.ErrPaymentNotFound)
+	g.taker().fail(order.ErrPaymentNotFound)
 	r = g.request("POST", refund, asking{token: adminToken})
 	require.Equal(t, 200, r.status, "%s", r.body)
 	require.IsType(t, &inventory.Refund{}, g.shards.last)
@@ -233,14 +267,14 @@ func TestWebhooks(t *testing.T) {
 		})
 	}
 	require.Equal(t, 200, hook("/v1/webhooks/default/simulator").status)
-	require.Equal(t, "loja", g.till().tenant)
-	require.Equal(t, "sraw bytes", g.till().body)
+	require.Equal(t, "loja", g.taker().tenant)
+	require.Equal(t, "sraw bytes", g.taker().body)
 	require.Equal(t, 200, hook("/v1/webhooks/outra/simulator").status)
-	require.Equal(t, "outra", g.till().tenant)
+	require.Equal(t, "outra", g.taker().tenant)
 	for err, status := range map[error]int{
 		payment.ErrSignature: 401, order.ErrProvider: 404, errors.New("down"): 503,
 	} {
-		g.till().fail(err)
+		g.taker().fail(err)
 		require.Equal(t, status, hook("/v1/webhooks/default/simulator").status)
 	}
 	require.Equal(t, 405, g.request("GET", "/v1/webhooks/default/simulator", asking{}).status)
