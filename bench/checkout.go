@@ -226,9 +226,12 @@ func (l *checkoutLoad) checkout(buyer string, intended time.Time) {
 	l.mu.Unlock()
 	order, code := l.hold(buyer)
 	began := time.Now()
-	payment := ""
+	payment, begun := "", false
 	for code == "" && payment == "" {
-		if payment, code = l.pay(order, buyer); code == "in_progress" && time.Since(began) < mostLatency {
+		payment, code = l.pay(order, buyer)
+		// What is under way stays so, also when it cannot be asked for just now.
+		begun = begun || code == inProgress
+		if (code == inProgress || begun && code == "overloaded") && time.Since(began) < mostLatency {
 			code = ""
 			time.Sleep(200 * time.Millisecond) // as a page does that waits for its payment
 		}
@@ -257,7 +260,10 @@ func (l *checkoutLoad) hold(buyer string) (order, code string) {
 	return answer.Order.ID, answer.Code
 }
 
-// pay pays an order; code is "in_progress" while nobody knows, and "" when it is paid.
+// inProgress is a payment of which nobody knows yet.
+const inProgress = "in_progress"
+
+// pay pays an order; code is inProgress while nobody knows, and "" when it is paid.
 func (l *checkoutLoad) pay(order, buyer string) (payment, code string) {
 	var answer struct {
 		Payment struct{ ID, Status string } `json:"payment"`
@@ -270,13 +276,13 @@ func (l *checkoutLoad) pay(order, buyer string) (payment, code string) {
 	switch {
 	case answer.Code == "outcome_unknown", answer.Code == "idempotency_in_progress",
 		answer.Code == "unavailable":
-		return "", "in_progress"
+		return "", inProgress
 	case answer.Code != "":
 		return "", answer.Code
 	case answer.Payment.Status == "captured":
 		return answer.Payment.ID, ""
 	}
-	return "", "in_progress"
+	return "", inProgress
 }
 
 func (l *checkoutLoad) post(path, key string, body []byte, answer any) (ok bool) {
@@ -318,7 +324,7 @@ func (l *checkoutLoad) audit(ctx context.Context, admin *httpAdmin, o *Oracle) e
 		o.Violated++
 		o.Violations = append(o.Violations, fmt.Sprintf(format, args...))
 	}
-	if unsure := l.codes["in_progress"] + l.codes["no_answer"]; int(p.Counters.Sold) < len(l.payments) ||
+	if unsure := l.codes[inProgress] + l.codes["no_answer"]; int(p.Counters.Sold) < len(l.payments) ||
 		int(p.Counters.Sold) > len(l.payments)+unsure {
 		violate("%d numbers are sold, and %d were paid for", p.Counters.Sold, len(l.payments))
 	}
