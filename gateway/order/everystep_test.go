@@ -109,6 +109,24 @@ var stories = map[string]story{
 		again:  repeatPay(payment.MethodPix),
 		status: inventory.StatusPaid, kept: pair,
 	},
+	"pix by webhook": {
+		act: func(ctx context.Context, m *market, c *order.Checkout, id inventory.OrderID) {
+			p, _, _ := c.Pay(ctx, request(id, "k", payment.MethodPix))
+			if p.Status == order.StatusPending {
+				m.buyersPay()
+				_ = m.send(ctx, c, &p)
+			}
+		},
+		again: func(m *market, id inventory.OrderID) {
+			repeatPay(payment.MethodPix)(m, id)
+			p, err := m.store.ByKey(m.t.Context(), id, "k")
+			require.NoError(m.t, err)
+			for range 2 { // as a provider does that has heard nothing, or not the answer
+				require.NoError(m.t, m.send(m.t.Context(), m.checkout, &p))
+			}
+		},
+		status: inventory.StatusPaid, kept: pair,
+	},
 	"shipped": {
 		change: shipping,
 		act: func(ctx context.Context, m *market, c *order.Checkout, id inventory.OrderID) {
@@ -186,6 +204,20 @@ var stories = map[string]story{
 		again:  func(*market, inventory.OrderID) {},
 		status: inventory.StatusRefunded,
 	},
+}
+
+// send is the provider's webhook about a Pix that was paid, received and acted on.
+func (m *market) send(ctx context.Context, c *order.Checkout, p *order.Payment) error {
+	m.t.Helper()
+	content := captured(p, accountID)
+	content["id"] = "evt_" + string(p.ID)
+	header, body := hook(m.t, secret, content)
+	if err := c.Webhook(ctx, tenant, "simulator", header, body); err != nil {
+		return err
+	}
+	return c.Act(ctx, order.WebhookID{
+		Tenant: tenant, Provider: "simulator", Event: "evt_" + string(p.ID),
+	})
 }
 
 func partial(id inventory.OrderID) order.RefundRequest {

@@ -99,7 +99,7 @@ func TestLateFailure(t *testing.T) {
 }
 
 // hook is a webhook as the provider would send it.
-func hook(t *testing.T, secret string, content map[string]any) (func(string) string, []byte) {
+func hook(t testing.TB, secret string, content map[string]any) (func(string) string, []byte) {
 	t.Helper()
 	body, err := json.Marshal(content)
 	require.NoError(t, err)

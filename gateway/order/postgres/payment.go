@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"numera/engine/inventory"
@@ -71,13 +72,7 @@ var createStatement = newTemplate(createSQL)
 func (s *Payments) Create(
 	ctx context.Context, p order.Payment, secret order.Secret, o *inventory.OrderView,
 ) (order.Created, error) {
-	made, err := s.insert(ctx, p, secret)
-	if err == nil && !made.new && !made.known {
-		// The order is newer than its row: it comes from the same read as the payment's amount.
-		if err = s.orders.Upsert(ctx, o); err == nil {
-			made, err = s.insert(ctx, p, secret)
-		}
-	}
+	made, err := s.insert(ctx, p, secret, o)
 	if err != nil {
 		return order.Created{}, fmt.Errorf("postgres: create payment: %w", err)
 	}
@@ -99,10 +94,45 @@ type inserted struct {
 	attempts int  // of the order, before it
 }
 
+// insert stores the payment, behind the order's row if that is not there: what is newer than young
+// hardly ever is, and is written at once, in the same round trip.
 func (s *Payments) insert(
-	ctx context.Context, p order.Payment, secret order.Secret,
+	ctx context.Context, p order.Payment, secret order.Secret, o *inventory.OrderView,
 ) (made inserted, err error) {
-	err = s.pool.QueryRow(ctx, createStatement.sql, createStatement.arguments(named{
+	age := p.CreatedAt.Sub(time.UnixMilli(o.CreatedUnixMilli))
+	for withOrder := age < young; ; withOrder = true {
+		var batch pgx.Batch
+		if withOrder {
+			views := []*inventory.OrderView{o}
+			if err := s.orders.days.make(ctx, s.pool, views); err != nil {
+				return inserted{}, err
+			}
+			if err := upsert(ctx, queue{&batch}, views); err != nil {
+				return inserted{}, err
+			}
+		}
+		batch.Queue(createStatement.sql, createArguments(p, secret)...).QueryRow(
+			func(row pgx.Row) error { return row.Scan(&made.new, &made.known, &made.attempts) })
+		err := s.pool.SendBatch(ctx, &batch).Close()
+		if err != nil || made.known || withOrder {
+			return made, err
+		}
+	}
+}
+
+// young is how far the rows of orders may lag behind the engine without costing a round trip.
+const young = 2 * time.Second
+
+// queue is an executor that leaves the execution to a batch.
+type queue struct{ batch *pgx.Batch }
+
+func (q queue) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	q.batch.Queue(sql, args...)
+	return pgconn.CommandTag{}, nil
+}
+
+func createArguments(p order.Payment, secret order.Secret) []any {
+	return createStatement.arguments(named{
 		"id": string(p.ID), "tenant": p.Tenant, "day": int32(dayOf(p.Order)),
 		"order": [16]byte(p.Order), "buyer": string(p.Buyer), "key": p.Key,
 		"fingerprint": p.Fingerprint, "method": string(p.Method), "provider": p.Provider,
@@ -112,8 +142,7 @@ func (s *Payments) insert(
 		"created_at": p.CreatedAt, "may_pay": mayPay, "most": order.MaxAttempts,
 		"card_token": secret.CardToken, "name": secret.Payer.Name, "email": secret.Payer.Email,
 		"document": secret.Payer.Document, "phone": secret.Payer.Phone,
-	})...).Scan(&made.new, &made.known, &made.attempts)
-	return made, err
+	})
 }
 
 // paymentRow is a row of payments.
