@@ -306,5 +306,5 @@ func (s *Payments) Secret(ctx context.Context, id inventory.PaymentID) (order.Se
 
 // Raise implements order.Store.
 func (s *Payments) Raise(ctx context.Context, f order.Finding) error {
-	return raise(ctx, s.pool, Finding{Kind: f.Kind, Subject: f.Subject, Detail: f.Detail})
+	return raise(ctx, s.pool, Finding(f))
 }

@@ -216,9 +216,11 @@ func TestTheDatabaseRefusesWhatNoPaymentCanBe(t *testing.T) {
 		{`UPDATE payments SET status = 'gone'`, "payment_status_check"},
 		{`UPDATE payments SET order_id = gen_random_uuid()`, "payments_order"},
 		{`UPDATE payments SET provider = NULL`, "payments_provider_where_money"},
-		{`INSERT INTO refunds (id, payment, provider, currency, amount, whole, reason, asked_by, status,
+		{
+			`INSERT INTO refunds (id, payment, provider, currency, amount, whole, reason, asked_by, status,
 			created_at) VALUES ('r', 'p', 's', 'BRL', 0, true, '', '', 'requested', now())`,
-			"refunds_amount"},
+			"refunds_amount",
+		},
 		{`INSERT INTO refunds (id, payment, provider, currency, amount, whole, reason, asked_by, status,
 			created_at) SELECT 'r' || i, 'p', 's', 'BRL', 1, true, '', '', 'requested', now()
 			FROM generate_series(1, 2) AS i`, "refunds_one_whole"},
