@@ -177,11 +177,11 @@ func (d *dev) startGateway(
 		Registerer: registry, Log: d.log,
 	})
 	d.onStop(func() error { d.follower.Close(); return nil })
-	if c.Reconcile > 0 {
-		d.onStop(startReconciler(client, d.database, c.Reconcile, registry).close)
-	}
 	if d.desk, err = d.startPayments(ctx, client, node.Secret()); err != nil {
 		return err
+	}
+	if c.Reconcile > 0 {
+		d.onStop(startReconciler(client, d.database, d.desk.checkout, c.Reconcile, registry).close)
 	}
 	d.admin = orDerived(c.AdminToken, node.Secret(), "admin token")
 	d.service = orDerived(c.ServiceToken, node.Secret(), "service token")

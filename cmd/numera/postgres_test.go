@@ -176,7 +176,7 @@ func TestReconcile(t *testing.T) {
 		metrics := s.call("GET", "/metrics", adminToken, "", "").text
 		return strings.Contains(metrics, `numera_findings_open{kind="numbers_overlap"} `) &&
 			strings.Contains(metrics, `numera_findings_open{kind="row_differs"} 1`)
-	}, 10*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 	out, err = reconcile()
 	require.ErrorIs(t, err, errFindings)
 	require.Regexp(t, `(?m)^left +numbers_overlap +a \d+ +orders `, out)
@@ -189,4 +189,35 @@ func TestReconcile(t *testing.T) {
 	require.Contains(t, s.log.String(), "kind=numbers_overlap")
 	_, err = reconcile()
 	require.ErrorContains(t, err, "no numera dev runs over")
+}
+
+// TestEmptiedPostgres loses all rows under a running system: orders come back from the actors, their
+// payments from the provider, and nobody is charged again.
+func TestEmptiedPostgres(t *testing.T) {
+	dsn := postgrestest.DSN(t)
+	s := startSystem(t, t.TempDir(), "--postgres", dsn, "--reconcile", "200ms")
+	s.product("a", 100, "")
+	s.sell("x", "a", 20)
+	paid := s.held("paid", "a")
+	r := s.pay(paid, "p", card)
+	require.Equal(t, 201, r.status, r.text)
+	s.becomes(paid, "paid", 10*time.Second)
+	pool := postgrestest.Open(t, dsn)
+	payments := func(status string) (n int) {
+		require.NoError(t, pool.QueryRow(t.Context(),
+			"SELECT count(*) FROM payments WHERE status = $1", status).Scan(&n))
+		return n
+	}
+	require.Eventually(t, func() bool { return payments("captured") == 1 },
+		10*time.Second, 20*time.Millisecond)
+	_, err := pool.Exec(t.Context(),
+		"TRUNCATE orders, payments, refunds, findings, shard_offsets, engine CASCADE")
+	require.NoError(t, err)
+	s.requireRows(dsn, "a")
+	require.Eventually(t, func() bool { return payments("captured") == 1 },
+		time.Minute, 20*time.Millisecond)
+	charges, money := s.captured(paid)
+	require.Equal(t, 1, charges)
+	require.Equal(t, 100, money)
+	s.stop()
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"numera/engine/inventory"
 	"numera/gateway/order"
 	"numera/gateway/order/postgres"
 	"numera/gateway/shards"
@@ -153,28 +154,32 @@ func announce(dir string, r running) (func() error, error) {
 // reconciler compares again and again. Its pauses are long against its passes, so that it takes
 // little from the others.
 type reconciler struct {
-	client *shards.Client
-	orders *postgres.Orders
-	count  func(context.Context) (map[string]int, error)
-	period time.Duration
-	log    *slog.Logger
+	client   *shards.Client
+	orders   *postgres.Orders
+	checkout *order.Checkout
+	count    func(context.Context) (map[string]int, error)
+	period   time.Duration
+	log      *slog.Logger
 
 	open    *prometheus.GaugeVec
 	last    prometheus.Gauge
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	logged  map[string]int // what was found when it was last logged
+	logged  map[string]int             // what was found when it was last logged
+	unknown map[inventory.OrderID]bool // whose lost payments no provider knows of
 }
 
-// patience of the pauses: a pass takes a twentieth of the time at the most.
+// passShare: a pass takes a twentieth of the time at the most.
 const passShare = 20
 
 // startReconciler compares every period until close.
 func startReconciler(
-	client *shards.Client, d *database, period time.Duration, registry *prometheus.Registry,
+	client *shards.Client, d *database, checkout *order.Checkout, period time.Duration,
+	registry *prometheus.Registry,
 ) *reconciler {
 	r := &reconciler{
-		client: client, orders: postgres.NewOrders(d.pool), period: period, log: d.log,
+		client: client, orders: postgres.NewOrders(d.pool), checkout: checkout, period: period,
+		log: d.log, unknown: make(map[inventory.OrderID]bool),
 		count: func(ctx context.Context) (map[string]int, error) {
 			return postgres.CountFindings(ctx, d.pool)
 		},
@@ -215,6 +220,9 @@ func (r *reconciler) run(ctx context.Context) {
 }
 
 func (r *reconciler) pass(ctx context.Context) error {
+	if err := r.recover(ctx); err != nil {
+		return err
+	}
 	report, err := order.Reconcile(ctx, r.client, r.orders, order.RepairLost)
 	if err != nil {
 		return err
@@ -235,6 +243,37 @@ func (r *reconciler) pass(ctx context.Context) error {
 	r.log.Warn("orders and their rows were compared", "report", report)
 	for _, f := range report.Left[:min(len(report.Left), mostLogged)] {
 		r.log.Warn("finding", "kind", f.Kind, "subject", f.Subject, "detail", f.Detail)
+	}
+	return nil
+}
+
+const (
+	mostRecovered   = 1000 // in one pass
+	recoverPatience = 10 * time.Second
+)
+
+// recover brings payments back that PostgreSQL has lost. A provider that knows nothing of one is
+// asked once.
+func (r *reconciler) recover(ctx context.Context) error {
+	lost, err := r.orders.LostPayments(ctx, mostRecovered+len(r.unknown))
+	if err != nil {
+		return err
+	}
+	for _, id := range lost {
+		if r.unknown[id] {
+			continue
+		}
+		within, cancel := context.WithTimeout(ctx, recoverPatience)
+		err := r.checkout.Recover(within, "", id)
+		cancel()
+		switch {
+		case err == nil:
+			r.log.Warn("a lost payment was brought back from its provider", "order", id)
+		case errors.Is(err, order.ErrPaymentNotFound), errors.Is(err, order.ErrOrderStatus):
+			r.unknown[id] = true
+		default:
+			r.log.Warn("a lost payment could not be looked up", "order", id, "error", err)
+		}
 	}
 	return nil
 }
