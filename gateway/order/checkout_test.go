@@ -414,3 +414,31 @@ func TestDeclinedCardLeavesThePix(t *testing.T) {
 	}
 	require.Zero(t, m.audit(id))
 }
+
+// TestHangingProvider holds no more calls than it may, whoever comes; what was not asked for is asked
+// for later.
+func TestHangingProvider(t *testing.T) {
+	m := open(t, func(_ *inventory.Settings, c *order.Config) { c.Calls = 2 })
+	require.NoError(t, m.psp.Script(simulator.Fault{Kind: simulator.TimeoutBefore, Times: -1}))
+	ids := make([]inventory.OrderID, 10)
+	for i := range ids {
+		ids[i] = m.reserve(1)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	together(len(ids), func(i int) {
+		p, _, err := m.checkout.Pay(ctx, request(ids[i], "k", payment.MethodCard))
+		require.NoError(t, err)
+		require.False(t, p.Status.Rests())
+	})
+	calls := 0
+	for _, id := range m.column(`SELECT id FROM payments`) {
+		calls += len(m.psp.Calls(id))
+	}
+	require.LessOrEqual(t, calls, 2)
+	m.psp.ClearFaults()
+	m.settle()
+	for _, id := range ids {
+		require.Equal(t, int64(price), m.audit(id))
+	}
+}
