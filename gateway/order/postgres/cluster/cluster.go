@@ -86,10 +86,10 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	if err := c.initialise(ctx); err != nil {
-		return err
+		return c.place.explain(err)
 	}
 	if err := c.launch(); err != nil {
-		return err
+		return c.place.explain(err)
 	}
 	if err := c.await(ctx); err != nil {
 		return errors.Join(err, c.end())

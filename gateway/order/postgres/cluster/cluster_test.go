@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -201,4 +203,13 @@ func TestDoesNotStart(t *testing.T) {
 	_, err := Start(context.Background(), Config{Dir: dir})
 	require.ErrorContains(t, err, "PostgreSQL ended")
 	require.ErrorContains(t, err, "postgresql.conf", "the log says why")
+}
+
+// TestNoNamespace is what is said below a closed directory where there are no user namespaces.
+func TestNoNamespace(t *testing.T) {
+	p := place{data: "/root/numera/data", shut: true}
+	err := p.explain(&fs.PathError{Op: "fork/exec", Path: "initdb", Err: syscall.EPERM})
+	require.ErrorIs(t, err, syscall.EPERM)
+	require.ErrorContains(t, err, "chmod o+x")
+	require.Equal(t, io.EOF, p.explain(io.EOF))
 }

@@ -192,3 +192,13 @@ func (p *place) attend(program *exec.Cmd, dir string) {
 		program.SysProcAttr.GidMappingsEnableSetgroups = true
 	}
 }
+
+// explain says what to do where the kernel gives no user namespaces, as in some containers.
+func (p *place) explain(err error) error {
+	var failure *fs.PathError
+	if p.shut && errors.As(err, &failure) && failure.Op == "fork/exec" {
+		return fmt.Errorf("%w: PostgreSQL does not run as root, and another user cannot enter %s: "+
+			"open its parents with chmod o+x, or choose another directory", err, filepath.Dir(p.data))
+	}
+	return err
+}
