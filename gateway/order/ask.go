@@ -9,9 +9,9 @@ import (
 	"numera/gateway/payment"
 )
 
-// find asks the provider what it knows of a payment that an earlier walk may have asked it for. Only
-// if it knows of nothing does the payment go on as a fresh one; when its time is over it does not,
-// so that a provider that cannot be asked with success does not hold the order for ever.
+// find asks the provider what it knows of a payment that an earlier walk may have asked it for.
+// Only if it knows of nothing does the payment go on as a fresh one; when its time is over it does
+// not, so that a provider that cannot be asked with success does not hold the order for ever.
 func (w *walk) find(ctx context.Context) error {
 	err := w.lookUp(ctx)
 	if !errors.Is(err, payment.ErrNotFound) {

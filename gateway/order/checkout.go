@@ -30,8 +30,8 @@ type Config struct {
 	Now    func() time.Time
 
 	CallTimeout time.Duration // of one call to a provider; default 10 s
-	// Patience is how long a payment may stand still before it is handed to its queue. Default 15 s,
-	// more than CallTimeout, or the hand would be raised over a call that is still waited for.
+	// Patience is how long a payment may stand still before it is handed to its queue. Default 15
+	// s, more than CallTimeout, or the hand would be raised over a call that is still waited for.
 	Patience time.Duration
 	// Calls is how many calls to one account may wait at once; one more is not made. Default 256.
 	Calls int
@@ -107,8 +107,9 @@ type PayRequest struct {
 // Pay makes a payment and moves it until it rests or ctx ends; then it goes on by itself, and comes
 // back as it stands. replay: the key had made it already.
 //
-// Errors before anything was stored: ErrOrderNotFound, ErrOrderStatus, ErrMethod, ErrTooManyAttempts
-// and those of the engine and the store. Of the key: ErrKeyReused, ErrInProgress.
+// Errors before anything was stored: ErrOrderNotFound, ErrOrderStatus, ErrMethod,
+// ErrTooManyAttempts and those of the engine and the store. Of the key: ErrKeyReused,
+// ErrInProgress.
 func (c *Checkout) Pay(ctx context.Context, r PayRequest) (p Payment, replay bool, err error) {
 	o, err := c.order(ctx, r.Order, r.By)
 	if err != nil {
@@ -150,7 +151,8 @@ func (r *PayRequest) repeat(p Payment, err error) (Payment, bool, error) {
 	return p, true, nil
 }
 
-// fingerprint is a hash of the body, salted by the payment's id, since what is in it can be guessed.
+// fingerprint is a hash of the body, salted by the payment's id, since what is in it can be
+// guessed.
 func (r *PayRequest) fingerprint(id inventory.PaymentID) []byte {
 	return fingerprint(string(id), string(r.Method), r.CardToken,
 		r.Payer.Name, r.Payer.Email, r.Payer.Document, r.Payer.Phone)
@@ -295,7 +297,8 @@ func (c *Checkout) Refresh(ctx context.Context, id inventory.PaymentID) error {
 	return w.finish(ctx)
 }
 
-// Temporary says that an error will end without anybody's help: what failed is done again until then.
+// Temporary says that an error will end without anybody's help: what failed is done again until
+// then.
 func Temporary(err error) bool {
 	return !errors.Is(err, ErrMismatch) && !errors.Is(err, payment.ErrRejected) &&
 		!errors.Is(err, ErrPaymentNotFound) && !errors.Is(err, ErrProvider)

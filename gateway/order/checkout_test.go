@@ -382,8 +382,8 @@ func TestSecondProvider(t *testing.T) {
 	}
 }
 
-// TestDeclinedCardLeavesThePix: an order is given up by the last of its attempts only, in the name of
-// the one that began it.
+// TestDeclinedCardLeavesThePix: an order is given up by the last of its attempts only, in the name
+// of the one that began it.
 func TestDeclinedCardLeavesThePix(t *testing.T) {
 	m := open(t)
 	declined := func(id inventory.OrderID, key string) order.Payment {
@@ -415,8 +415,8 @@ func TestDeclinedCardLeavesThePix(t *testing.T) {
 	require.Zero(t, m.audit(id))
 }
 
-// TestHangingProvider holds no more calls than it may, whoever comes; what was not asked for is asked
-// for later.
+// TestHangingProvider holds no more calls than it may, whoever comes; what was not asked for is
+// asked for later.
 func TestHangingProvider(t *testing.T) {
 	m := open(t, func(_ *inventory.Settings, c *order.Config) { c.Calls = 2 })
 	require.NoError(t, m.psp.Script(simulator.Fault{Kind: simulator.TimeoutBefore, Times: -1}))

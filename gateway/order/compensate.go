@@ -82,9 +82,9 @@ func (w *walk) capture(ctx context.Context) error {
 	return w.did(ctx, "capture", charge, err)
 }
 
-// key is that of a call about the payment's charge: the same for every repetition. But a provider may
-// have stored a failure under it, which it then repeats for ever. A key that has not worked for long
-// is given up for another: that a charge is captured, or voided, once is certain without it.
+// key is that of a call about the payment's charge: the same for every repetition. But a provider
+// may have stored a failure under it, which it then repeats for ever. A key that has not worked for
+// long is given up for another: that a charge is captured, or voided, once is certain without it.
 func (w *walk) key(call string) string {
 	key := string(w.p.ID) + "-" + call
 	if n := w.c.config.Now().Sub(w.p.UpdatedAt) / w.c.keyLife(); n > 0 {
@@ -130,7 +130,8 @@ func (w *walk) did(ctx context.Context, call string, charge payment.Charge, err 
 }
 
 // end does in the engine what follows from a payment that will not pay: an order that it has paid,
-// or that waits for its money to go back, is refunded; one that nothing can pay any more is refused.
+// or that waits for its money to go back, is refunded; one that nothing can pay any more is
+// refused.
 func (w *walk) end(ctx context.Context) error {
 	o, err := w.c.order(ctx, w.p.Order, "")
 	if err != nil && !errors.Is(err, ErrOrderNotFound) {

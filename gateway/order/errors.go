@@ -50,8 +50,8 @@ var (
 	// amount, currency or account. It is raised, and a person has to decide.
 	ErrMismatch = errors.New("order: the charge differs from the payment")
 
-	// ErrEngine is returned when the engine gave an answer that no payment can be at fault for, like
-	// a halted product. It is raised, and the step is done again later.
+	// ErrEngine is returned when the engine gave an answer that no payment can be at fault for,
+	// like a halted product. It is raised, and the step is done again later.
 	ErrEngine = errors.New("order: refused by the engine")
 )
 

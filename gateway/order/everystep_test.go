@@ -12,8 +12,9 @@ import (
 )
 
 // story is something that happens to one order. act is done by a checkout whose surroundings break;
-// what it cannot do is what the process had not come to. again is what a person does afterwards, with
-// the same keys, on a healthy system; kept says what the provider then has, of the order's price.
+// what it cannot do is what the process had not come to. again is what a person does afterwards,
+// with the same keys, on a healthy system; kept says what the provider then has, of the order's
+// price.
 type story struct {
 	change func(*inventory.Settings, *order.Config)
 	before func(m *market, id inventory.OrderID)
@@ -226,8 +227,8 @@ func partial(id inventory.OrderID) order.RefundRequest {
 	}
 }
 
-// TestEveryCallBreaks lets every single call of every story go wrong in every way, and each time the
-// order ends paid, refunded or released, once, by itself.
+// TestEveryCallBreaks lets every single call of every story go wrong in every way, and each time
+// the order ends paid, refunded or released, once, by itself.
 func TestEveryCallBreaks(t *testing.T) {
 	for name, s := range stories {
 		t.Run(name, func(t *testing.T) {

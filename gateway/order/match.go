@@ -9,8 +9,9 @@ import (
 	"numera/gateway/payment"
 )
 
-// match takes over what the provider says of refunds into a change of the payment. A refund is known
-// by its id, ours or the provider's; one that is not known was made at the provider, and counts.
+// match takes over what the provider says of refunds into a change of the payment. A refund is
+// known by its id, ours or the provider's; one that is not known was made at the provider, and
+// counts.
 func (w *walk) match(
 	ctx context.Context, change *Change, known []Refund, said []payment.Refund,
 ) {

@@ -8,8 +8,8 @@ import (
 	"numera/engine/inventory"
 )
 
-// Ship marks a paid order as shipped. Where its money is only authorised, that is captured first, so
-// that an authorisation that has run out is seen before anything leaves: ErrLapsed.
+// Ship marks a paid order as shipped. Where its money is only authorised, that is captured first,
+// so that an authorisation that has run out is seen before anything leaves: ErrLapsed.
 //
 // ErrInProgress: the capture is not certain yet; do it again. ErrOrderNotFound, ErrOrderStatus.
 func (c *Checkout) Ship(ctx context.Context, id inventory.OrderID) (*inventory.OrderView, error) {

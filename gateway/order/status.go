@@ -17,7 +17,7 @@ const (
 	StatusConfirmed  Status = "confirmed"  // rests: the order is paid, captured when it is shipped
 	StatusCapturing  Status = "capturing"  // capture
 	StatusCaptured   Status = "captured"   // rests: the order is paid
-	StatusLapsed     Status = "lapsed"     // rests, raised: the order is paid, and its money is not there
+	StatusLapsed     Status = "lapsed"     // rests, raised: paid, and the money is not there
 	StatusVoiding    Status = "voiding"    // give back what is not captured
 	StatusSurplus    Status = "surplus"    // refund: the money has no order
 	StatusRefunding  Status = "refunding"  // refund: somebody asked for it
@@ -101,8 +101,8 @@ func Statuses() []Status {
 	return all
 }
 
-// Next are the statuses that may follow s. It is the only place that knows; the database has a copy,
-// and a test compares them.
+// Next are the statuses that may follow s. It is the only place that knows; the database has a
+// copy, and a test compares them.
 func (s Status) Next() []Status { return slices.Clone(rules[s].next) }
 
 // Rests says that nothing has to be done for a payment in s before somebody acts from outside.

@@ -44,8 +44,8 @@ type Store interface {
 	Receive(ctx context.Context, w Webhook) (fresh bool, err error)
 	// Webhook reads one, or ErrPaymentNotFound.
 	Webhook(ctx context.Context, id WebhookID) (Webhook, error)
-	// Known notes that nothing has to be done about those webhooks that tell nothing which the row of
-	// their payment does not say already, and returns them.
+	// Known notes that nothing has to be done about those webhooks that tell nothing which the row
+	// of their payment does not say already, and returns them.
 	Known(ctx context.Context, ids []WebhookID) ([]WebhookID, error)
 	// Acted notes that nothing more has to be done about it.
 	Acted(ctx context.Context, id WebhookID) error
@@ -88,7 +88,8 @@ type Answer struct {
 	Body []byte // JSON
 }
 
-// Event is what the rest of the world is told of a payment, in the vocabulary of the engine's events.
+// Event is what the rest of the world is told of a payment, in the vocabulary of the engine's
+// events.
 type Event string
 
 // The events. The engine's own payment.started, payment.approved and payment.refused are not among

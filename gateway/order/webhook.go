@@ -13,8 +13,8 @@ import (
 	"numera/gateway/payment"
 )
 
-// Webhook takes a provider's notice: header and the raw body, at most 64 KiB. A nil error means that
-// it is stored, now or before, or is of no concern; what follows from it is done later.
+// Webhook takes a provider's notice: header and the raw body, at most 64 KiB. A nil error means
+// that it is stored, now or before, or is of no concern; what follows from it is done later.
 //
 // ErrProvider: the tenant has no such provider. payment.ErrSignature: it is forged, and nothing is
 // stored. Any other: the provider should send it again.
@@ -129,10 +129,10 @@ func (c *Checkout) nudge(id WebhookID) {
 	}
 }
 
-// Act does what follows from a stored webhook. It is a hint and not the truth: the provider is asked
-// what the charge is now, so that old and repeated events, and those in the wrong order, change
-// nothing. ErrInProgress: somebody moves the payment just now, and will find out without it; act
-// again later to be sure.
+// Act does what follows from a stored webhook. It is a hint and not the truth: the provider is
+// asked what the charge is now, so that old and repeated events, and those in the wrong order,
+// change nothing. ErrInProgress: somebody moves the payment just now, and will find out without it;
+// act again later to be sure.
 func (c *Checkout) Act(ctx context.Context, id WebhookID) error {
 	hook, err := c.store.Webhook(ctx, id)
 	if err != nil || !hook.Acted.IsZero() {

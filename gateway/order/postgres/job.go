@@ -39,8 +39,9 @@ const (
 	stopPatience  = 20 * time.Second
 )
 
-// Jobs look after payments, refunds and webhooks that stand still: those whose worker was killed, or
-// whose provider does not answer, or whose time has come. What moves on its own never becomes a job.
+// Jobs look after payments, refunds and webhooks that stand still: those whose worker was killed,
+// or whose provider does not answer, or whose time has come. What moves on its own never becomes a
+// job.
 //
 // A job is a name: what has to be done is in the row, and doing it twice is doing it once. There is
 // one job alive for a row. A failure that ends by itself, like a provider that is down, is repeated
@@ -105,8 +106,8 @@ func migrateJobs(ctx context.Context, pool *pgxpool.Pool) error {
 	return err
 }
 
-// Run works and sweeps until ctx ends, and then waits for the jobs under way, whose contexts end. It
-// returns an error only if those do not.
+// Run works and sweeps until ctx ends, and then waits for the jobs under way, whose contexts end.
+// It returns an error only if those do not.
 func (j *Jobs) Run(ctx context.Context) error {
 	working := false
 	ticker := time.NewTicker(j.config.Sweep)

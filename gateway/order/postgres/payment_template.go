@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// template is a statement with its arguments by name, @like_this, rewritten once: pgx.NamedArgs do it
-// for every call.
+// template is a statement with its arguments by name, @like_this, rewritten once: pgx.NamedArgs do
+// it for every call.
 type template struct {
 	sql   string
 	names []string // of $1 and so on
