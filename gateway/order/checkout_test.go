@@ -16,6 +16,7 @@ import (
 )
 
 func TestCardIsCapturedAtConfirmation(t *testing.T) {
+	t.Parallel()
 	m := open(t)
 	id := m.reserve(3)
 	p := m.pay(request(id, "k", payment.MethodCard))
@@ -29,6 +30,7 @@ func TestCardIsCapturedAtConfirmation(t *testing.T) {
 }
 
 func TestPixIsPaidByTheBuyer(t *testing.T) {
+	t.Parallel()
 	m := open(t)
 	id := m.reserve(1)
 	p := m.pay(request(id, "k", payment.MethodPix))
@@ -44,6 +46,7 @@ func TestPixIsPaidByTheBuyer(t *testing.T) {
 }
 
 func TestFreeOrderNeedsNoProvider(t *testing.T) {
+	t.Parallel()
 	m := open(t, func(s *inventory.Settings, c *order.Config) {
 		s.Price.Amount, c.Accounts = 0, nil
 	})
@@ -58,6 +61,7 @@ func TestFreeOrderNeedsNoProvider(t *testing.T) {
 
 // TestTenClicks sends one request ten times at once, and then another body with its key.
 func TestTenClicks(t *testing.T) {
+	t.Parallel()
 	m := open(t)
 	id := m.reserve(1)
 	answered := make([]error, 10)
@@ -84,6 +88,7 @@ func TestTenClicks(t *testing.T) {
 
 // TestInProgress repeats a request while the provider thinks about the first.
 func TestInProgress(t *testing.T) {
+	t.Parallel()
 	m := open(t)
 	id := m.reserve(1)
 	asked := make(chan struct{})
@@ -116,6 +121,7 @@ func (j judge) Judge(ctx context.Context, _ order.FraudCase) (order.Verdict, err
 
 // TestTwoBrowsers pays one order from several at once, by card and by Pix.
 func TestTwoBrowsers(t *testing.T) {
+	t.Parallel()
 	m := open(t)
 	for round := range 5 {
 		id := m.reserve(2)
@@ -136,6 +142,7 @@ func TestTwoBrowsers(t *testing.T) {
 
 // TestTwoPixPaid has two codes of one order, and both are paid.
 func TestTwoPixPaid(t *testing.T) {
+	t.Parallel()
 	m := open(t)
 	id := m.reserve(1)
 	first := m.pay(request(id, "a", payment.MethodPix))
@@ -163,6 +170,7 @@ func TestTwoPixPaid(t *testing.T) {
 
 // TestUnpaidPixIsVoidedWhenItsOrderIsPaid by another payment.
 func TestUnpaidPixIsVoidedWhenItsOrderIsPaid(t *testing.T) {
+	t.Parallel()
 	m := open(t)
 	id := m.reserve(1)
 	pix := m.pay(request(id, "a", payment.MethodPix))
@@ -181,6 +189,7 @@ func TestUnpaidPixIsVoidedWhenItsOrderIsPaid(t *testing.T) {
 
 // TestManyWorkers has many move the same payment at once, from where a process died.
 func TestManyWorkers(t *testing.T) {
+	t.Parallel()
 	for _, method := range []payment.Method{payment.MethodCard, payment.MethodPix} {
 		m := open(t)
 		id := m.reserve(1)
@@ -208,6 +217,7 @@ func TestManyWorkers(t *testing.T) {
 
 // TestTimeoutAfterTheCharge finds the charge by look-up, with the same key.
 func TestTimeoutAfterTheCharge(t *testing.T) {
+	t.Parallel()
 	m := open(t, func(_ *inventory.Settings, c *order.Config) {
 		c.CallTimeout = 100 * time.Millisecond
 	})
@@ -235,6 +245,7 @@ func TestTimeoutAfterTheCharge(t *testing.T) {
 // TestStoredFailure is of a provider that repeats a failure for ever under its key: the order is
 // given up when its time is over, and nobody is charged.
 func TestStoredFailure(t *testing.T) {
+	t.Parallel()
 	m := open(t, func(s *inventory.Settings, _ *order.Config) {
 		s.HoldSeconds, s.HoldMaxSeconds, s.PaymentGraceSeconds = 1, 1, 1
 	})
@@ -260,6 +271,7 @@ func TestStoredFailure(t *testing.T) {
 
 // TestOverdueIsHeld while the provider is down: nothing but its answer ends the order.
 func TestOverdueIsHeld(t *testing.T) {
+	t.Parallel()
 	for _, buyerPays := range []bool{false, true} {
 		m := open(t, func(s *inventory.Settings, _ *order.Config) {
 			s.HoldSeconds, s.HoldMaxSeconds, s.PaymentGraceSeconds = 1, 1, 1
@@ -294,6 +306,7 @@ func TestOverdueIsHeld(t *testing.T) {
 // TestLateMoney comes to an order that has ended: the same numbers if they are free and the product
 // says so, else it goes back.
 func TestLateMoney(t *testing.T) {
+	t.Parallel()
 	for _, late := range []order.Late{order.LateReclaim, order.LateRefund} {
 		m := open(t, func(_ *inventory.Settings, c *order.Config) {
 			c.Policy = func(context.Context, inventory.ProductID) (order.Policy, error) {
@@ -318,6 +331,7 @@ func TestLateMoney(t *testing.T) {
 
 // TestReview goes both ways, and can be repeated.
 func TestReview(t *testing.T) {
+	t.Parallel()
 	m := open(t, func(_ *inventory.Settings, c *order.Config) {
 		c.Fraud = judge(func(context.Context) (order.Verdict, error) { return "", errBroken })
 	})
@@ -345,6 +359,7 @@ func TestReview(t *testing.T) {
 // TestSecondProvider takes over new payments when the first keeps failing. A payment that has one
 // keeps it.
 func TestSecondProvider(t *testing.T) {
+	t.Parallel()
 	m := open(t)
 	var second payment.Provider
 	m.second, second = m.startProvider("second")
@@ -358,7 +373,7 @@ func TestSecondProvider(t *testing.T) {
 		require.Less(t, len(stuck), 20)
 		id := m.reserve(1)
 		ids = append(ids, id)
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		p, _, err := m.checkout.Pay(ctx, request(id, "k", payment.MethodCard))
 		cancel()
 		require.NoError(t, err)
@@ -385,6 +400,7 @@ func TestSecondProvider(t *testing.T) {
 // TestDeclinedCardLeavesThePix: an order is given up by the last of its attempts only, in the name
 // of the one that began it.
 func TestDeclinedCardLeavesThePix(t *testing.T) {
+	t.Parallel()
 	m := open(t)
 	declined := func(id inventory.OrderID, key string) order.Payment {
 		r := request(id, key, payment.MethodCard)
@@ -418,13 +434,14 @@ func TestDeclinedCardLeavesThePix(t *testing.T) {
 // TestHangingProvider holds no more calls than it may, whoever comes; what was not asked for is
 // asked for later.
 func TestHangingProvider(t *testing.T) {
+	t.Parallel()
 	m := open(t, func(_ *inventory.Settings, c *order.Config) { c.Calls = 2 })
 	require.NoError(t, m.psp.Script(simulator.Fault{Kind: simulator.TimeoutBefore, Times: -1}))
 	ids := make([]inventory.OrderID, 10)
 	for i := range ids {
 		ids[i] = m.reserve(1)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	together(len(ids), func(i int) {
 		p, _, err := m.checkout.Pay(ctx, request(ids[i], "k", payment.MethodCard))

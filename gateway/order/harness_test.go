@@ -116,7 +116,7 @@ const (
 	accountID = "acct_test"
 	patience  = 50 * time.Millisecond
 
-	payPatience = 5 * time.Second
+	payPatience = 10 * time.Second
 )
 
 // open makes a market. settings may change the product's settings, and the config.

@@ -45,6 +45,7 @@ func (m *market) reaches(id inventory.PaymentID, status order.Status) {
 // TestJobsTakeUp what a process that was killed has left, at every point that it can be left at, an
 // expired Pix, a refund under way, and a webhook that nobody acted on.
 func TestJobsTakeUp(t *testing.T) {
+	t.Parallel()
 	m := open(t)
 	var killed []inventory.PaymentID
 	for at := 3; at <= 9; at++ {
@@ -93,6 +94,7 @@ func TestJobsTakeUp(t *testing.T) {
 
 // TestDeadLetters fails for good, is found, and is replayed when the reason has gone.
 func TestDeadLetters(t *testing.T) {
+	t.Parallel()
 	var lies atomic.Bool
 	lies.Store(true)
 	m := open(t, func(_ *inventory.Settings, c *order.Config) {

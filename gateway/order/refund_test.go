@@ -18,6 +18,7 @@ import (
 // TestRefundsNeverExceedWhatWasCaptured asks for more parts at once than there is money, while the
 // product's price rises.
 func TestRefundsNeverExceedWhatWasCaptured(t *testing.T) {
+	t.Parallel()
 	m := open(t)
 	id := m.reserve(1)
 	p := m.pay(request(id, "k", payment.MethodCard))
@@ -58,6 +59,7 @@ func TestRefundsNeverExceedWhatWasCaptured(t *testing.T) {
 }
 
 func TestRefundKey(t *testing.T) {
+	t.Parallel()
 	m := open(t)
 	id := m.reserve(1)
 	_, _, err := m.checkout.Refund(t.Context(), partial(id))
@@ -79,6 +81,7 @@ func TestRefundKey(t *testing.T) {
 
 // TestRefundReturnsNumbers, or blocks them.
 func TestRefundReturnsNumbers(t *testing.T) {
+	t.Parallel()
 	m := open(t)
 	for _, toStock := range []bool{true, false} {
 		id := m.reserve(1)
@@ -99,6 +102,7 @@ func TestRefundReturnsNumbers(t *testing.T) {
 
 // TestRefundTakesItsTime at the provider, and is then known by its id.
 func TestRefundTakesItsTime(t *testing.T) {
+	t.Parallel()
 	m := open(t)
 	id := m.reserve(1)
 	p := m.pay(request(id, "k", payment.MethodCard))
@@ -121,6 +125,7 @@ func TestRefundTakesItsTime(t *testing.T) {
 // TestRefundFails for good at the provider: the whole is tried again by another refund; a part is
 // raised.
 func TestRefundFails(t *testing.T) {
+	t.Parallel()
 	m := open(t)
 	id := m.reserve(1)
 	m.pay(request(id, "k", payment.MethodCard))
@@ -139,6 +144,7 @@ func TestRefundFails(t *testing.T) {
 
 // TestRefundByHand at the provider counts, is raised, and is not paid out again.
 func TestRefundByHand(t *testing.T) {
+	t.Parallel()
 	m := open(t)
 	id := m.reserve(1)
 	p := m.pay(request(id, "k", payment.MethodCard))
@@ -160,6 +166,7 @@ func TestRefundByHand(t *testing.T) {
 
 // TestLapsedIsSeenBeforeShipping: nothing leaves for money that is not there.
 func TestLapsedIsSeenBeforeShipping(t *testing.T) {
+	t.Parallel()
 	m := open(t, shipping)
 	id := m.reserve(1)
 	p := m.pay(request(id, "k", payment.MethodCard))
@@ -183,6 +190,7 @@ func TestLapsedIsSeenBeforeShipping(t *testing.T) {
 
 // TestBasketIsPaidOnce buys of two products, of which one is captured at shipping: so is all.
 func TestBasketIsPaidOnce(t *testing.T) {
+	t.Parallel()
 	m := open(t)
 	second := m.product + ".b"
 	m.config.Policy = func(_ context.Context, p inventory.ProductID) (order.Policy, error) {

@@ -48,6 +48,7 @@ func (m *market) delivered() {
 
 // TestWebhookPaysThePix, whatever else the provider sends, and in whatever order.
 func TestWebhookPaysThePix(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []simulator.FaultKind{
 		"", simulator.WebhookDuplicate, simulator.WebhookReorder, simulator.WebhookForged,
 	} {
@@ -67,6 +68,7 @@ func TestWebhookPaysThePix(t *testing.T) {
 
 // TestWebhookRacesTheAnswer sends every event while its payment is still being made.
 func TestWebhookRacesTheAnswer(t *testing.T) {
+	t.Parallel()
 	m := open(t)
 	m.listen()
 	ids := make([]inventory.OrderID, 20)
@@ -85,6 +87,7 @@ func TestWebhookRacesTheAnswer(t *testing.T) {
 
 // TestLateFailure comes after the money: it is stored, and changes nothing.
 func TestLateFailure(t *testing.T) {
+	t.Parallel()
 	m := open(t)
 	m.listen()
 	id := m.reserve(1)
@@ -120,6 +123,7 @@ func captured(p *order.Payment, account string) map[string]any {
 
 // TestForgedWebhook is refused, and leaves nothing behind.
 func TestForgedWebhook(t *testing.T) {
+	t.Parallel()
 	m := open(t)
 	p := m.pay(request(m.reserve(1), "k", payment.MethodPix))
 	header, body := hook(t, "another secret", captured(&p, accountID))
@@ -138,6 +142,7 @@ func TestForgedWebhook(t *testing.T) {
 
 // TestDuplicatesActOnce sends one event from twenty connections.
 func TestDuplicatesActOnce(t *testing.T) {
+	t.Parallel()
 	m := open(t)
 	id := m.reserve(1)
 	p := m.pay(request(id, "k", payment.MethodPix))
@@ -156,6 +161,7 @@ func TestDuplicatesActOnce(t *testing.T) {
 
 // TestWebhookOfAnotherAccount is raised and not acted on.
 func TestWebhookOfAnotherAccount(t *testing.T) {
+	t.Parallel()
 	m := open(t)
 	id := m.reserve(1)
 	p := m.pay(request(id, "k", payment.MethodPix))
@@ -183,6 +189,7 @@ func (l lying) LookUp(ctx context.Context, r payment.Reference) (payment.Charge,
 
 // TestMismatch is raised and not acted on: another amount, currency or account.
 func TestMismatch(t *testing.T) {
+	t.Parallel()
 	for name, lie := range map[string]func(*payment.Charge){
 		"amount":   func(c *payment.Charge) { c.Amount.Amount--; c.Captured.Amount-- },
 		"captured": func(c *payment.Charge) { c.Captured.Amount-- },
@@ -212,6 +219,7 @@ func TestMismatch(t *testing.T) {
 // TestPersonalDataStaysInItsTable: it is not in the log, nor in what is published, nor in the other
 // tables; what the provider itself says is kept as it is.
 func TestPersonalDataStaysInItsTable(t *testing.T) {
+	t.Parallel()
 	var log bytes.Buffer
 	m := open(t, func(_ *inventory.Settings, c *order.Config) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
