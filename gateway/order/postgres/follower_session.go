@@ -236,12 +236,12 @@ func (s *session) commit(ctx context.Context, batches []*batch) error {
 	for _, b := range batches {
 		orders = append(orders, b.orders...)
 	}
-	err := s.transact(ctx, orders, batches, upsert)
+	err := s.transact(ctx, orders, batches)
 	if refused(err) != nil {
 		// A partition may have been dropped. Whatever else is wrong with a row is wrong for good,
 		// and must not hold up all others.
 		s.days.forget()
-		err = s.transact(ctx, orders, batches, upsertApart)
+		err = s.transactApart(ctx, orders, batches)
 	}
 	if err != nil {
 		return fmt.Errorf("write %d orders: %w", len(orders), err)
@@ -255,8 +255,27 @@ func (s *session) commit(ctx context.Context, batches []*batch) error {
 	return nil
 }
 
-func (s *session) transact(ctx context.Context, orders []*inventory.OrderView, batches []*batch,
-	write func(context.Context, executor, []*inventory.OrderView) error,
+// transact writes everything at once or nothing. The statements travel together and are a transaction
+// by themselves: checkouts that need one of these rows wait for its end, which must not wait for us.
+func (s *session) transact(ctx context.Context, orders []*inventory.OrderView, batches []*batch) error {
+	ctx, cancel := context.WithTimeout(ctx, writePatience)
+	defer cancel()
+	if err := s.days.make(ctx, s.conn, orders); err != nil {
+		return err
+	}
+	var both pgx.Batch
+	if len(orders) > 0 {
+		both.Queue(upsertSQL, columnsOf(orders).arguments(false)...)
+	}
+	if arguments := moves(batches); arguments != nil {
+		both.Queue(moveOffsetsSQL, arguments...)
+	}
+	return moved(s.conn.SendBatch(ctx, &both).Close())
+}
+
+// transactApart writes what the database takes of the orders, and raises the rest.
+func (s *session) transactApart(
+	ctx context.Context, orders []*inventory.OrderView, batches []*batch,
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, writePatience)
 	defer cancel()
@@ -264,15 +283,26 @@ func (s *session) transact(ctx context.Context, orders []*inventory.OrderView, b
 		return err
 	}
 	return pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error {
-		if err := write(ctx, tx, orders); err != nil {
+		if err := upsertApart(ctx, tx, orders); err != nil {
 			return err
 		}
-		return moveOffsets(ctx, tx, batches)
+		arguments := moves(batches)
+		if arguments == nil {
+			return nil
+		}
+		_, err := tx.Exec(ctx, moveOffsetsSQL, arguments...)
+		return moved(err)
 	})
 }
 
-// moveOffsets moves those that are where they are expected to be, or none.
-func moveOffsets(ctx context.Context, tx pgx.Tx, batches []*batch) error {
+// moveOffsetsSQL moves offsets that are where they are expected to be, or fails with offsetsMoved.
+const (
+	moveOffsetsSQL = "SELECT move_offsets($1::int[], $2::bigint[], $3::bigint[])"
+	offsetsMoved   = "NU001"
+)
+
+// moves are the arguments of moveOffsetsSQL; nil: there is none to move.
+func moves(batches []*batch) []any {
 	var shards []int32
 	var from, to []*int64
 	for _, b := range batches {
@@ -284,17 +314,16 @@ func moveOffsets(ctx context.Context, tx pgx.Tx, batches []*batch) error {
 	if len(shards) == 0 {
 		return nil
 	}
-	moved, err := tx.Exec(ctx, `
-		UPDATE shard_offsets AS s SET sequence = b.target, updated_at = now()
-		FROM unnest($1::int[], $2::bigint[], $3::bigint[]) AS b (shard, origin, target)
-		WHERE s.shard = b.shard AND s.sequence IS NOT DISTINCT FROM b.origin`, shards, from, to)
-	if err != nil {
-		return err
-	}
-	if moved.RowsAffected() != int64(len(shards)) {
+	return []any{shards, from, to}
+}
+
+// moved names the failure of an offset that was not where it was expected.
+func moved(err error) error {
+	var failure *pgconn.PgError
+	if errors.As(err, &failure) && failure.Code == offsetsMoved {
 		return errMoved
 	}
-	return nil
+	return err
 }
 
 func (o offset) column() *int64 {

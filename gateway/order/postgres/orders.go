@@ -41,17 +41,15 @@ func (o *Orders) Rewrite(ctx context.Context, views []*inventory.OrderView) erro
 	err := o.days.make(ctx, o.pool, views)
 	if err == nil {
 		err = pgx.BeginFunc(ctx, o.pool, func(tx pgx.Tx) error {
-			var c columns
-			for _, view := range newest(views) {
-				c.add(view)
-			}
+			c := columnsOf(views)
 			_, err := tx.Exec(ctx, `DELETE FROM order_items AS i
 				USING unnest($1::uuid[], $2::int[]) AS k (id, day)
 				WHERE i.day = date '1970-01-01' + k.day AND i.order_id = k.id`, c.ids, c.days)
 			if err != nil {
 				return err
 			}
-			return c.write(ctx, tx, true)
+			_, err = tx.Exec(ctx, upsertSQL, c.arguments(true)...)
+			return err
 		})
 	}
 	if err != nil {
@@ -160,18 +158,26 @@ func upsert(ctx context.Context, to executor, views []*inventory.OrderView) erro
 	if len(views) == 0 {
 		return nil
 	}
-	var c columns
+	_, err := to.Exec(ctx, upsertSQL, columnsOf(views).arguments(false)...)
+	return err
+}
+
+// columnsOf are the newest view of each order.
+func columnsOf(views []*inventory.OrderView) *columns {
+	c := new(columns)
 	for _, view := range newest(views) {
 		c.add(view)
 	}
-	return c.write(ctx, to, false)
+	return c
 }
 
-func (c *columns) write(ctx context.Context, to executor, same bool) error {
-	_, err := to.Exec(ctx, upsertSQL, c.ids, c.days, c.shards, c.statuses, c.overdue, c.buyers,
-		c.payments, c.totals, c.currencies, c.created, c.expires, c.changed,
-		c.itemIDs, c.itemDays, c.positions, c.products, c.prices, c.quantities, c.numbers, same)
-	return err
+// arguments are those of upsertSQL; same replaces other rows of the same change too.
+func (c *columns) arguments(same bool) []any {
+	return []any{
+		c.ids, c.days, c.shards, c.statuses, c.overdue, c.buyers, c.payments, c.totals, c.currencies,
+		c.created, c.expires, c.changed, c.itemIDs, c.itemDays, c.positions, c.products, c.prices,
+		c.quantities, c.numbers, same,
+	}
 }
 
 // newest sorts views by id and keeps of each order the one that was changed last.

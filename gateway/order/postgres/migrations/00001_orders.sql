@@ -15,6 +15,24 @@ CREATE TABLE shard_offsets (
     updated_at timestamptz NOT NULL DEFAULT now()
 );
 
+-- Moves offsets that are where they are expected to be, or fails with NU001 and moves none.
+-- +goose StatementBegin
+CREATE FUNCTION move_offsets(shards integer[], origins bigint[], targets bigint[])
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    moved integer;
+BEGIN
+    UPDATE shard_offsets AS s SET sequence = m.target, updated_at = now()
+    FROM unnest(shards, origins, targets) AS m (shard, origin, target)
+    WHERE s.shard = m.shard AND s.sequence IS NOT DISTINCT FROM m.origin;
+    GET DIAGNOSTICS moved = ROW_COUNT;
+    IF moved <> cardinality(shards) THEN
+        RAISE EXCEPTION 'offsets are not where they were left' USING ERRCODE = 'NU001';
+    END IF;
+END
+$$;
+-- +goose StatementEnd
+
 -- Orders as the engine has them, or had them not long ago. day and shard are those in the id, so
 -- that (day, id) is as unique as id.
 CREATE TABLE orders (
