@@ -62,6 +62,7 @@ func (d *dev) startPayments(ctx context.Context, client *shards.Client, secret [
 		return nil, err
 	}
 	store := postgres.NewPayments(d.database.pool, 0)
+	store.Behind(d.follower)
 	config := order.Config{
 		Engine: client, Store: store, Logger: d.log,
 		Accounts: map[string][]order.Account{"": accounts},

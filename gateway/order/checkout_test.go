@@ -366,6 +366,8 @@ func TestSecondProvider(t *testing.T) {
 	m.config.Accounts[tenant] = append(m.config.Accounts[tenant],
 		order.Account{Provider: second, ID: accountID})
 	m.checkout = m.newCheckout()
+	_, _, err := m.checkout.Pay(t.Context(), request(m.reserve(1), "k", payment.MethodCard))
+	require.NoError(t, err) // what the first payment has to make is made
 	require.NoError(t, m.psp.Script(simulator.Fault{Kind: simulator.ErrorAfter, Times: -1}))
 	var ids []inventory.OrderID
 	var stuck, moved []order.Payment

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -44,7 +45,8 @@ type Follower struct {
 	outboxes Outboxes
 	days     partitions
 	metrics  *followerMetrics
-	lag      []*lag // by shard
+	lag      []*lag      // by shard
+	writing  atomic.Bool // this Follower is the one that works
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
 
@@ -166,6 +168,31 @@ func (f *Follower) Lag() (events int64, seconds float64) {
 		}
 	}
 	return events, seconds
+}
+
+// Await waits until the rows contain a shard's events up to sequence, and says whether they do: not
+// if that takes longer than patience, or if nobody writes rows here. Any goroutine may call it.
+func (f *Follower) Await(
+	ctx context.Context, shard inventory.ShardID, sequence uint64, patience time.Duration,
+) bool {
+	if int(shard) >= len(f.lag) || !f.writing.Load() {
+		return false
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for l := f.lag[shard]; ; {
+		moved := l.move()
+		if l.offset.Load() >= sequence {
+			return true
+		}
+		select {
+		case <-moved:
+		case <-timer.C:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // measurePatience bounds one look at an outbox while nothing is pulled from it.

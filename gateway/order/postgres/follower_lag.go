@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,6 +15,19 @@ type lag struct {
 	events          atomic.Int64
 	oldestUnixMilli atomic.Int64 // log time of the first event after offset; 0: not known
 	stuck           atomic.Bool  // the last attempt to follow the shard failed
+
+	mu    sync.Mutex
+	moved chan struct{} // closed when offset moves; nil: nobody waits for it
+}
+
+// move is closed when offset has moved since it was asked for.
+func (l *lag) move() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.moved == nil {
+		l.moved = make(chan struct{})
+	}
+	return l.moved
 }
 
 // pulled notes what follows the offset.
@@ -29,6 +43,12 @@ func (l *lag) pulled(next *wire.Events) {
 // written notes that the rows contain all that was pulled.
 func (l *lag) written(sequence, last uint64) {
 	l.offset.Store(sequence)
+	l.mu.Lock()
+	if l.moved != nil {
+		close(l.moved)
+		l.moved = nil
+	}
+	l.mu.Unlock()
 	l.events.Store(max(0, int64(last)-int64(sequence)))
 	if last <= sequence {
 		l.oldestUnixMilli.Store(0)

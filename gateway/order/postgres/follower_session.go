@@ -46,6 +46,8 @@ func (f *Follower) session(ctx context.Context) error {
 		return err
 	}
 	f.settle(nil)
+	f.writing.Store(true)
+	defer f.writing.Store(false)
 	ctx, stop := context.WithCancel(ctx)
 	var tails sync.WaitGroup
 	for shard, at := range s.stored {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"numera/engine/inventory"
@@ -19,7 +18,9 @@ import (
 // Payments are the rows of payments: an order.Store. Any goroutine may call them.
 type Payments struct {
 	pool     *pgxpool.Pool
+	group    group
 	orders   *Orders
+	follower *Follower // nil: nobody writes rows of orders here
 	patience time.Duration
 }
 
@@ -31,8 +32,14 @@ func NewPayments(pool *pgxpool.Pool, patience time.Duration) *Payments {
 	if patience <= 0 {
 		patience = 15 * time.Second
 	}
-	return &Payments{pool: pool, orders: NewOrders(pool), patience: patience}
+	return &Payments{
+		pool: pool, group: group{pool: pool}, orders: NewOrders(pool), patience: patience,
+	}
 }
+
+// Behind makes new payments wait for the rows of their orders, which f writes: to write such a row
+// here would have the two wait for each other, every time. Call it before anything else.
+func (s *Payments) Behind(f *Follower) { s.follower = f }
 
 // mayPay are the statuses of payments that count as attempts.
 var mayPay = func() (may []string) {
@@ -94,42 +101,42 @@ type inserted struct {
 	attempts int  // of the order, before it
 }
 
-// insert stores the payment, behind the order's row if that is not there: what is newer than young
-// hardly ever is, and is written at once, in the same round trip.
+// insert stores the payment, behind the order's row if that is not there. What is newer than young
+// hardly ever is: its row is waited for, or else written in the same round trip.
 func (s *Payments) insert(
 	ctx context.Context, p order.Payment, secret order.Secret, o *inventory.OrderView,
 ) (made inserted, err error) {
-	age := p.CreatedAt.Sub(time.UnixMilli(o.CreatedUnixMilli))
-	for withOrder := age < young; ; withOrder = true {
-		var batch pgx.Batch
-		if withOrder {
-			views := []*inventory.OrderView{o}
-			if err := s.orders.days.make(ctx, s.pool, views); err != nil {
-				return inserted{}, err
-			}
-			if err := upsert(ctx, queue{&batch}, views); err != nil {
-				return inserted{}, err
-			}
+	withOrder := p.CreatedAt.Sub(time.UnixMilli(o.CreatedUnixMilli)) < young
+	if withOrder && s.follower != nil {
+		withOrder = !s.follower.Await(ctx, o.ID.Shard(), o.Changed, rowPatience)
+	}
+	sql, args := createStatement.sql, createArguments(p, secret)
+	if !withOrder {
+		_, err := s.group.do(ctx, sql, args, &made.new, &made.known, &made.attempts)
+		if err != nil {
+			return inserted{}, err // made may still be written to
 		}
-		batch.Queue(createStatement.sql, createArguments(p, secret)...).QueryRow(
-			func(row pgx.Row) error { return row.Scan(&made.new, &made.known, &made.attempts) })
-		err := s.pool.SendBatch(ctx, &batch).Close()
-		if err != nil || made.known || withOrder {
-			return made, err
+		if made.known {
+			return made, nil
 		}
 	}
+	views := []*inventory.OrderView{o}
+	if err := s.orders.days.make(ctx, s.pool, views); err != nil {
+		return inserted{}, err
+	}
+	var batch pgx.Batch
+	batch.Queue(upsertSQL, columnsOf(views).arguments(false)...)
+	batch.Queue(sql, args...).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&made.new, &made.known, &made.attempts)
+	})
+	return made, s.pool.SendBatch(ctx, &batch).Close()
 }
+
+// rowPatience is how long a payment waits for the row of its order: some rounds of the follower.
+const rowPatience = 300 * time.Millisecond
 
 // young is how far the rows of orders may lag behind the engine without costing a round trip.
 const young = 2 * time.Second
-
-// queue is an executor that leaves the execution to a batch.
-type queue struct{ batch *pgx.Batch }
-
-func (q queue) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	q.batch.Queue(sql, args...)
-	return pgconn.CommandTag{}, nil
-}
 
 func createArguments(p order.Payment, secret order.Secret) []any {
 	return createStatement.arguments(named{

@@ -74,12 +74,12 @@ func (s *Payments) Save(ctx context.Context, c order.Change) (order.Payment, err
 	if err != nil {
 		return order.Payment{}, err
 	}
-	err = s.pool.QueryRow(ctx, sql, args...).Scan(&p.Version, &p.UpdatedAt)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return order.Payment{}, order.ErrConflict
-	}
-	if err != nil {
+	found, err := s.group.do(ctx, sql, args, &p.Version, &p.UpdatedAt)
+	switch {
+	case err != nil:
 		return order.Payment{}, fmt.Errorf("postgres: save payment: %w", err)
+	case !found:
+		return order.Payment{}, order.ErrConflict
 	}
 	return p, nil
 }

@@ -103,8 +103,11 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool) (version int64, err error)
 	if _, err := provider.Up(ctx); err != nil {
 		return 0, fmt.Errorf("postgres: migrate: %w", err)
 	}
-	version, err = provider.GetDBVersion(ctx)
-	if err != nil {
+	if version, err = provider.GetDBVersion(ctx); err != nil {
+		return 0, fmt.Errorf("postgres: migrate: %w", err)
+	}
+	// Now, and not when the first orders need them: it takes locks that those would wait for.
+	if err := new(partitions).makeAhead(ctx, pool, time.Now()); err != nil {
 		return 0, fmt.Errorf("postgres: migrate: %w", err)
 	}
 	return version, nil

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,8 @@ const (
 		INSERT INTO webhook_events (tenant, provider, event, type, payment, reference, account,
 			status, refunded, body, at, received_at, due_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-		ON CONFLICT (tenant, provider, event) DO NOTHING`
+		ON CONFLICT (tenant, provider, event) DO NOTHING
+		RETURNING true`
 	webhookSQL = `
 		SELECT type, payment, reference, account, status, refunded, body, at, received_at, acted_at
 		FROM webhook_events WHERE tenant = $1 AND provider = $2 AND event = $3`
@@ -39,13 +41,15 @@ const (
 
 // Receive implements order.Store.
 func (s *Payments) Receive(ctx context.Context, w order.Webhook) (bool, error) {
-	tag, err := s.pool.Exec(ctx, receiveSQL, w.Tenant, w.Provider, w.Event, w.Type, w.Payment,
-		w.Reference, w.Account, string(w.Status), w.Refunded, w.Body, w.At, w.Received,
-		w.Received.Add(s.patience))
+	body := bytes.Clone(w.Body) // it is the caller's again when ctx ends, and the group may hold it still
+	fresh, err := s.group.do(ctx, receiveSQL, []any{
+		w.Tenant, w.Provider, w.Event, w.Type, w.Payment, w.Reference, w.Account, string(w.Status),
+		w.Refunded, body, w.At, w.Received, w.Received.Add(s.patience),
+	}, new(bool))
 	if err != nil {
 		return false, fmt.Errorf("postgres: store webhook: %w", err)
 	}
-	return tag.RowsAffected() == 1, nil
+	return fresh, nil
 }
 
 // Webhook implements order.Store.

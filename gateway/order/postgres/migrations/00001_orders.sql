@@ -96,7 +96,9 @@ BEGIN
         RETURN;
     END IF;
     PERFORM pg_advisory_xact_lock(hashtext('numera make_order_day'));
-    IF to_regclass('order_items_' || suffix) IS NOT NULL THEN
+    -- A query, not to_regclass, which may remember from above that there was none.
+    IF EXISTS (SELECT FROM pg_class WHERE relname = 'order_items_' || suffix
+            AND relnamespace = current_schema()::regnamespace) THEN
         RETURN;
     END IF;
     FOREACH name IN ARRAY ARRAY['orders', 'order_items'] LOOP
