@@ -27,7 +27,8 @@ func newHTTPPeer(address, token string, connections int) *httpPeer {
 func newHTTPClient(address string, connections int) *fasthttp.HostClient {
 	return &fasthttp.HostClient{
 		Addr: address, MaxConns: connections, MaxConnWaitTimeout: askTimeout,
-		ReadTimeout: 2 * askTimeout, WriteTimeout: askTimeout, MaxIdleConnDuration: time.Hour,
+		ReadTimeout: 2 * askTimeout, WriteTimeout: askTimeout,
+		MaxIdleConnDuration:      time.Minute, // the server closes after 75 s
 		NoDefaultUserAgentHeader: true, MaxIdemponentCallAttempts: 1,
 		MaxResponseBodySize: 64 << 20,
 		RetryIfErr: func(*fasthttp.Request, int, error) (bool, bool) {
