@@ -94,8 +94,15 @@ func createPayment(ctx context.Context, g *Gateway, c *call) {
 	r := c.in.pay
 	r.Tenant, r.Order, r.By, r.Key = c.tenant, c.in.order, c.who.buyer, c.key
 	done := make(chan paid, 1)
+	requestID := c.requestID
 	g.payments.Go(func() {
 		defer func() { <-g.paying }()
+		defer func() {
+			if reason := recover(); reason != nil {
+				g.logPanic(requestID, reason)
+				done <- paid{err: errBroken}
+			}
+		}()
 		within, cancel := context.WithTimeout(g.base, payTime)
 		defer cancel()
 		p, replay, err := payments.Pay(within, r)
@@ -127,8 +134,11 @@ func (g *Gateway) paidSoFar(ctx context.Context, payments Payments, r *order.Pay
 	return paid{err: cmp.Or(err, errNotYet)}
 }
 
-// errNotYet is nothing that clients hear of but as an unknown outcome.
-var errNotYet = errors.New("gateway: the payment is not stored yet")
+// What clients hear of as an unknown outcome only.
+var (
+	errNotYet = errors.New("gateway: the payment is not stored yet")
+	errBroken = errors.New("gateway: a payment broke")
+)
 
 func (g *Gateway) answerPaid(c *call, a paid) {
 	if a.err != nil {

@@ -60,6 +60,9 @@ func (s *till) Pay(ctx context.Context, r order.PayRequest) (order.Payment, bool
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if r.CardToken == "breaks" {
+		panic("a payment that breaks")
+	}
 	s.paid = r
 	return testPayment(), false, s.err
 }
@@ -186,6 +189,20 @@ func TestSlowPaymentGoesOn(t *testing.T) {
 	taker.mu.Lock()
 	defer taker.mu.Unlock()
 	require.Equal(t, "slow", taker.paid.Key)
+}
+
+// TestBrokenPaymentBreaksNothingElse: it has a goroutine of its own.
+func TestBrokenPaymentBreaksNothingElse(t *testing.T) {
+	g := open(t, nil)
+	g.allowed.Store("a request broke the gateway", true)
+	g.allowed.Store("a request failed", true)
+	r := g.request("POST", testPayments, asking{
+		token: serviceToken, key: "k", body: `{"method":"card","card":{"token":"breaks"}}`,
+	})
+	require.Equal(t, "outcome_unknown", r.code(t))
+	r = g.request("POST", testPayments, asking{token: serviceToken, key: "k", body: `{"method":"pix"}`})
+	require.Equal(t, 201, r.status)
+	require.Eventually(t, func() bool { return len(g.paying) == 0 }, time.Second, time.Millisecond)
 }
 
 func TestPayRefusesWhatMakesNoSense(t *testing.T) {
