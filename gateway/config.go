@@ -55,7 +55,7 @@ type Config struct {
 	// Paying is how many payments may be under way at once; one more is overloaded. Default 256.
 	Paying int
 
-	// Desk is where persons look after payments. nil with Payments.
+	// Desk is where persons look after payments. Required with Payments.
 	Desk Desk
 
 	// Degraded names what is down besides the shards, for /readyz. nil: nothing ever is.
@@ -118,6 +118,8 @@ func (c *Config) validate() error {
 		c.ReadTimeout < time.Millisecond, c.WriteTimeout < time.Millisecond,
 		c.IdleTimeout < time.Millisecond:
 		return fmt.Errorf("%w: timeouts are at least 1 ms, TokenLife 1 s", ErrConfig)
+	case (c.Payments == nil) != (c.Desk == nil):
+		return fmt.Errorf("%w: Payments and Desk are set together", ErrConfig)
 	case c.Connections < 1, c.NATSWorkers < 1, c.Paying < 1, c.Burst < 1, c.RatePerSecond < 0:
 		return fmt.Errorf("%w: Connections, NATSWorkers, Paying and Burst are at least 1", ErrConfig)
 	}

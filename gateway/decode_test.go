@@ -302,7 +302,7 @@ func TestCommandsAreReadWhole(t *testing.T) {
 			&inventory.SetSaleState{Product: "rifa-1", State: inventory.SaleClosed},
 		},
 	}
-	g := open(t, func(c *Config) { c.Tenant, c.Payments = "t", nil })
+	g := open(t, func(c *Config) { c.Tenant, c.Payments, c.Desk = "t", nil, nil })
 	seen := map[string]bool{}
 	for _, c := range cases {
 		seen[c.subject] = true

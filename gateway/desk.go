@@ -49,16 +49,6 @@ type DeadLetter struct {
 	Died     time.Time
 }
 
-// desk is nil where there is none, and then c has been refused.
-func (g *Gateway) desk(c *call) Desk {
-	if g.config.Desk == nil {
-		p := retryLater(codeUnavailable, 0)
-		p.detail = "this system takes no payments"
-		c.refuse(p, g.now())
-	}
-	return g.config.Desk
-}
-
 // deskLimit is how much a listing of the desk answers with unless told otherwise.
 const deskLimit = 100
 
@@ -69,87 +59,67 @@ func (in *input) pageLimit() int {
 	return int(in.limit)
 }
 
-func searchPayments(ctx context.Context, g *Gateway, c *call) {
-	desk := g.desk(c)
-	if desk == nil {
-		return
-	}
+func searchPayments(ctx context.Context, g *Gateway, c *call) error {
 	limit := c.in.pageLimit()
 	status := cmp.Or(c.in.status, order.StatusReview)
-	found, err := desk.InStatus(ctx, status, inventory.PaymentID(c.in.after), limit)
+	found, err := g.config.Desk.InStatus(ctx, status, inventory.PaymentID(c.in.after), limit)
 	if err != nil {
-		c.refuse(g.unpaid(c, err), g.now())
-		return
+		return err
 	}
 	next := ""
 	if len(found) == limit {
 		next = string(found[limit-1].ID)
 	}
 	answerList(g, c, "payments", found, next, appendPayment)
+	return nil
 }
 
-func listFindings(ctx context.Context, g *Gateway, c *call) {
-	desk := g.desk(c)
-	if desk == nil {
-		return
-	}
-	found, err := desk.Findings(ctx, c.in.pageLimit())
+func listFindings(ctx context.Context, g *Gateway, c *call) error {
+	found, err := g.config.Desk.Findings(ctx, c.in.pageLimit())
 	if err != nil {
-		c.refuse(g.unpaid(c, err), g.now())
-		return
+		return err
 	}
 	answerList(g, c, "findings", found, "", appendFinding)
+	return nil
 }
 
-func listDeadLetters(ctx context.Context, g *Gateway, c *call) {
-	desk := g.desk(c)
-	if desk == nil {
-		return
-	}
+func listDeadLetters(ctx context.Context, g *Gateway, c *call) error {
 	after, err := strconv.ParseInt(c.in.after, 10, 64)
 	if err != nil && c.in.after != "" {
 		c.refuse(wrongValue("/after", "must be the next of a page before"), g.now())
-		return
+		return nil
 	}
 	limit := c.in.pageLimit()
-	found, err := desk.DeadLetters(ctx, c.in.queue, after, limit)
+	found, err := g.config.Desk.DeadLetters(ctx, c.in.queue, after, limit)
 	if err != nil {
-		c.refuse(g.unpaid(c, err), g.now())
-		return
+		return err
 	}
 	next := ""
 	if len(found) == limit {
 		next = strconv.FormatInt(found[limit-1].ID, 10)
 	}
 	answerList(g, c, "dead_letters", found, next, appendDeadLetter)
+	return nil
 }
 
-func replayDeadLetter(ctx context.Context, g *Gateway, c *call) {
-	desk := g.desk(c)
-	if desk == nil {
-		return
-	}
-	err := desk.Replay(ctx, c.in.letter)
-	g.answerReplayed(c, 1, err)
+func replayDeadLetter(ctx context.Context, g *Gateway, c *call) error {
+	err := g.config.Desk.Replay(ctx, c.in.letter)
+	return g.answerReplayed(c, 1, err)
 }
 
-func replayDeadLetters(ctx context.Context, g *Gateway, c *call) {
-	desk := g.desk(c)
-	if desk == nil {
-		return
-	}
-	n, err := desk.ReplayAll(ctx, c.in.queue)
-	g.answerReplayed(c, n, err)
+func replayDeadLetters(ctx context.Context, g *Gateway, c *call) error {
+	n, err := g.config.Desk.ReplayAll(ctx, c.in.queue)
+	return g.answerReplayed(c, n, err)
 }
 
-func (g *Gateway) answerReplayed(c *call, n int, err error) {
+func (g *Gateway) answerReplayed(c *call, n int, err error) error {
 	if err != nil {
-		c.refuse(g.unpaid(c, err), g.now())
-		return
+		return err
 	}
 	c.atUnixMilli = g.now()
 	c.body = strconv.AppendInt(append(c.body, `{"replayed":`...), int64(n), 10)
 	c.body = append(c.body, '}')
+	return nil
 }
 
 // answerList answers with a page of a list, and what to give as after for the one that follows.

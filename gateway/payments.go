@@ -44,14 +44,22 @@ const (
 	payTime     = 12 * time.Second
 )
 
-// till is nil where orders are not paid here, and then c has been refused.
-func (g *Gateway) till(c *call) Payments {
-	if g.config.Payments == nil {
-		p := retryLater(codeUnavailable, 0)
-		p.detail = "this system takes no payments"
-		c.refuse(p, g.now())
+// asPayments makes the ask of an operation that needs Payments and the Desk: without them it is
+// refused, and an error of theirs is answered.
+func asPayments(
+	do func(ctx context.Context, g *Gateway, c *call) error,
+) func(ctx context.Context, g *Gateway, c *call) {
+	return func(ctx context.Context, g *Gateway, c *call) {
+		if g.config.Payments == nil {
+			p := retryLater(codeUnavailable, 0)
+			p.detail = "this system takes no payments"
+			c.refuse(p, g.now())
+			return
+		}
+		if err := do(ctx, g, c); err != nil {
+			c.refuse(g.unpaid(c, err), g.now())
+		}
 	}
-	return g.config.Payments
 }
 
 // checkMethod refuses a card without what stands for it.
@@ -65,14 +73,6 @@ func checkMethod(c *call) *problem {
 	return nil
 }
 
-// checkAmount refuses an amount that nothing can be given back of.
-func checkAmount(c *call) *problem {
-	if c.in.amount.Amount < 1 {
-		return wrongValue("/amount/amount", "must be at least 1")
-	}
-	return nil
-}
-
 func wrongValue(pointer, detail string) *problem {
 	return refusedBy(&inventory.Outcome{
 		Code:    inventory.CodeValueInvalid,
@@ -80,16 +80,12 @@ func wrongValue(pointer, detail string) *problem {
 	})
 }
 
-func createPayment(ctx context.Context, g *Gateway, c *call) {
-	payments := g.till(c)
-	if payments == nil {
-		return
-	}
+func createPayment(ctx context.Context, g *Gateway, c *call) error {
 	select {
 	case g.paying <- struct{}{}:
 	default:
 		c.refuse(retryLater(codeOf(inventory.CodeOverloaded), 0), g.now())
-		return
+		return nil
 	}
 	r := c.in.pay
 	r.Tenant, r.Order, r.By, r.Key = c.tenant, c.in.order, c.who.buyer, c.key
@@ -105,14 +101,14 @@ func createPayment(ctx context.Context, g *Gateway, c *call) {
 		}()
 		within, cancel := context.WithTimeout(g.base, payTime)
 		defer cancel()
-		p, replay, err := payments.Pay(within, r)
+		p, replay, err := g.config.Payments.Pay(within, r)
 		done <- paid{p, replay, err}
 	})
 	select {
 	case a := <-done:
-		g.answerPaid(c, a)
+		return g.answerPaid(c, a)
 	case <-time.After(payPatience):
-		g.answerPaid(c, g.paidSoFar(ctx, payments, &r))
+		return g.answerPaid(c, g.paidSoFar(ctx, &r))
 	}
 }
 
@@ -124,8 +120,8 @@ type paid struct {
 }
 
 // paidSoFar is the payment as it stands, for a buyer who has waited long enough.
-func (g *Gateway) paidSoFar(ctx context.Context, payments Payments, r *order.PayRequest) paid {
-	all, err := payments.Payments(ctx, r.Order, r.By)
+func (g *Gateway) paidSoFar(ctx context.Context, r *order.PayRequest) paid {
+	all, err := g.config.Payments.Payments(ctx, r.Order, r.By)
 	for i := range all {
 		if all[i].Key == r.Key {
 			return paid{payment: all[i]}
@@ -140,39 +136,31 @@ var (
 	errBroken = errors.New("gateway: a payment broke")
 )
 
-func (g *Gateway) answerPaid(c *call, a paid) {
+func (g *Gateway) answerPaid(c *call, a paid) error {
 	if a.err != nil {
-		c.refuse(g.unpaid(c, a.err), g.now())
-		return
+		return a.err
 	}
 	c.replay = a.replay
 	g.answerPayment(c, &a.payment)
+	return nil
 }
 
-func listPayments(ctx context.Context, g *Gateway, c *call) {
-	payments := g.till(c)
-	if payments == nil {
-		return
-	}
-	all, err := payments.Payments(ctx, c.in.order, c.who.buyer)
+func listPayments(ctx context.Context, g *Gateway, c *call) error {
+	all, err := g.config.Payments.Payments(ctx, c.in.order, c.who.buyer)
 	if err != nil {
-		c.refuse(g.unpaid(c, err), g.now())
-		return
+		return err
 	}
 	answerList(g, c, "payments", all, "", appendPayment)
+	return nil
 }
 
-func reviewPayment(ctx context.Context, g *Gateway, c *call) {
-	payments := g.till(c)
-	if payments == nil {
-		return
-	}
-	p, err := payments.Review(ctx, c.in.payment, c.in.approve, c.who.role.String())
+func reviewPayment(ctx context.Context, g *Gateway, c *call) error {
+	p, err := g.config.Payments.Review(ctx, c.in.payment, c.in.approve, c.who.role.String())
 	if err != nil {
-		c.refuse(g.unpaid(c, err), g.now())
-		return
+		return err
 	}
 	g.answerPayment(c, &p)
+	return nil
 }
 
 func (g *Gateway) answerPayment(c *call, p *order.Payment) {
@@ -183,37 +171,29 @@ func (g *Gateway) answerPayment(c *call, p *order.Payment) {
 }
 
 // refundPart gives some of the money back, and leaves the order as it is.
-func refundPart(ctx context.Context, g *Gateway, c *call) {
-	payments := g.till(c)
-	if payments == nil {
-		return
-	}
+func refundPart(ctx context.Context, g *Gateway, c *call) error {
 	amount := payment.Money(c.in.amount)
-	refund, replay, err := payments.Refund(ctx, order.RefundRequest{
+	refund, replay, err := g.config.Payments.Refund(ctx, order.RefundRequest{
 		Order: c.in.order, Key: c.key, Amount: &amount, Reason: c.in.reason,
 		By: c.who.role.String(),
 	})
 	if err != nil {
-		c.refuse(g.unpaid(c, err), g.now())
-		return
+		return err
 	}
 	c.replay, c.atUnixMilli = replay, g.now()
 	c.body = appendRefund(append(c.body, `{"refund":`...), &refund)
 	c.body = appendTime(append(c.body, `,"server_time":`...), c.atUnixMilli)
 	c.body = append(c.body, '}')
+	return nil
 }
 
-func listRefunds(ctx context.Context, g *Gateway, c *call) {
-	payments := g.till(c)
-	if payments == nil {
-		return
-	}
-	all, err := payments.Refunds(ctx, c.in.payment)
+func listRefunds(ctx context.Context, g *Gateway, c *call) error {
+	all, err := g.config.Payments.Refunds(ctx, c.in.payment)
 	if err != nil {
-		c.refuse(g.unpaid(c, err), g.now())
-		return
+		return err
 	}
 	answerList(g, c, "refunds", all, "", appendRefund)
+	return nil
 }
 
 // wholeRefund is the idempotency key of the refund that ends an order: there is one at the most.

@@ -299,6 +299,11 @@ func TestWebhooks(t *testing.T) {
 
 func TestDesk(t *testing.T) {
 	g := open(t, nil)
+	for amount, want := range map[string]string{"0": "value_invalid", "-1": "value_invalid", "null": "malformed"} {
+		r := g.request("POST", "/v1/admin"+strings.TrimSuffix(strings.TrimPrefix(testPayments, "/v1"), "/payments")+"/refunds",
+			asking{token: adminToken, key: "k", body: `{"amount":{"amount":` + amount + `,"currency":"BRL"}}`})
+		require.Equal(t, want, r.code(t), amount)
+	}
 	ask := func(method, path string) reply {
 		return g.request(method, "/v1/admin"+path, asking{token: adminToken})
 	}
@@ -317,7 +322,7 @@ func TestDesk(t *testing.T) {
 }
 
 func TestWithoutPayments(t *testing.T) {
-	g := open(t, func(c *Config) { c.Payments = nil })
+	g := open(t, func(c *Config) { c.Payments, c.Desk = nil, nil })
 	r := g.request("POST", testPayments, asking{token: serviceToken, key: "k", body: `{"method":"pix"}`})
 	require.Equal(t, 503, r.status)
 	require.Contains(t, string(r.body), "takes no payments")
