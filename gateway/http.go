@@ -210,12 +210,16 @@ func (g *Gateway) unrouted(ctx *fasthttp.RequestCtx, c code, detail string) {
 func (g *Gateway) unreadable(ctx *fasthttp.RequestCtx, err error) {
 	var small *fasthttp.ErrSmallBuffer
 	var network net.Error
+	timedOut := errors.As(err, &network) && network.Timeout()
+	if conn, ok := ctx.Conn().(*countedConn); ok && !timedOut {
+		conn.leaveUnread()
+	}
 	switch {
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
 		g.unrouted(ctx, codeTooLarge, "")
 	case errors.As(err, &small):
 		g.unrouted(ctx, codeHeaderTooLarge, "")
-	case errors.As(err, &network) && network.Timeout():
+	case timedOut:
 		g.unrouted(ctx, codeTimeout, "")
 	default:
 		g.unrouted(ctx, codeMalformed, "this is not an HTTP request")

@@ -137,14 +137,23 @@ func TestOversizeIsRefused(t *testing.T) {
 		"fffff\r\n" + strings.Repeat("x", 1<<17))
 	require.Contains(t, raw, " 413 ")
 	require.Contains(t, raw, typeProblem)
+	// Whoever sends all of it before reading gets the answer too, and not a reset.
+	for range 20 {
+		raw = g.exchange("POST /v1/orders HTTP/1.1\r\nHost: x\r\nContent-Length: 1048576\r\n\r\n" +
+			strings.Repeat("x", 1<<20))
+		require.Contains(t, raw, " 413 ")
+	}
 }
 
 // exchange sends bytes on a connection of its own and reads until the gateway closes it.
 func (g *gate) exchange(request string) string {
 	g.t.Helper()
 	conn := g.dial()
-	_, _ = io.WriteString(conn, request) // may be cut off midway
-	answer, _ := io.ReadAll(conn)
+	_, err := io.WriteString(conn, request)
+	require.NoError(g.t, err)
+	require.NoError(g.t, conn.(*net.TCPConn).CloseWrite())
+	answer, err := io.ReadAll(conn)
+	require.NoError(g.t, err)
 	return string(answer)
 }
 
@@ -213,6 +222,9 @@ func TestAConnectionTooManyIsToldSo(t *testing.T) {
 	require.Equal(t, typeProblem, third.Header.Get("Content-Type"))
 	require.Contains(t, string(body), `"code":"overloaded"`)
 	require.Equal(t, "1", third.Header.Get("Retry-After"))
+	for range 20 { // also to whoever asks before reading
+		require.Contains(t, g.exchange("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"), " 503 ")
+	}
 	require.Equal(t, 200, statusOver(t, first))
 
 	require.NoError(t, first.Close())

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"io"
 	"net"
 	"strconv"
 	"sync"
@@ -18,8 +19,9 @@ func refuseBeyond(listener net.Listener, most int) net.Listener {
 
 type boundedListener struct {
 	net.Listener
-	most int64
-	open atomic.Int64
+	most    int64
+	open    atomic.Int64
+	refused atomic.Int64
 }
 
 // Accept implements net.Listener, and is called by one goroutine.
@@ -34,10 +36,18 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		}
 		l.open.Add(-1)
 		refuseConn(conn)
+		if l.refused.Add(1) > closingConnections {
+			l.refused.Add(-1)
+			_ = conn.Close()
+			continue
+		}
+		closing := &countedConn{Conn: conn, open: &l.refused}
+		closing.leaveUnread()
+		go closing.Close()
 	}
 }
 
-// refuseConn says why and closes. The write fits into the empty buffer of a new connection.
+// refuseConn says why. The write fits into the empty buffer of a new connection.
 func refuseConn(conn net.Conn) {
 	a := retryLater(codeOf(inventory.CodeOverloaded), 0).answer(nil, time.Now().UnixMilli())
 	head := []byte("HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n")
@@ -49,17 +59,38 @@ func refuseConn(conn net.Conn) {
 	if conn.SetWriteDeadline(time.Now().Add(100*time.Millisecond)) == nil {
 		_, _ = conn.Write(head) // whoever is gone needs no answer
 	}
-	_ = conn.Close()
 }
 
 type countedConn struct {
 	net.Conn
-	open  *atomic.Int64
-	close sync.Once
+	open   *atomic.Int64
+	unread atomic.Bool
+	close  sync.Once
 }
 
-// Close implements net.Conn.
+// leaveUnread says that the connection is closed before all that the client sends was read.
+func (c *countedConn) leaveUnread() { c.unread.Store(true) }
+
+// Close implements net.Conn. A connection with unread bytes would be reset, and a reset takes the
+// answer from a client that is still sending (RFC 9112 §9.6): what comes is read for a while first.
 func (c *countedConn) Close() error {
-	c.close.Do(func() { c.open.Add(-1) })
+	c.close.Do(func() {
+		if c.unread.Load() {
+			c.discard()
+		}
+		c.open.Add(-1)
+	})
 	return c.Conn.Close()
 }
+
+// discard ends our side of the connection and reads until the client ends its own, for linger at
+// most. Errors are the client's, which is gone then.
+func (c *countedConn) discard() {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil &&
+		c.SetReadDeadline(time.Now().Add(linger)) == nil {
+		_, _ = io.Copy(io.Discard, c.Conn)
+	}
+}
+
+// linger is how long a client may go on sending what is refused unread.
+const linger = time.Second
