@@ -7,47 +7,44 @@ import (
 )
 
 // actor is the goroutine that owns some of the products: while a run is under way, nobody else
-// touches them. It works on its steps in the order in which they were given to it, and begins
-// while the apply goroutine prepares those that follow.
+// touches them. It works on its steps in the order in which they were given to it, portion by
+// portion, while the apply goroutine prepares those that follow and finishes those before.
 type actor struct {
-	filling []*inventory.Step // given, and not yet sent; the apply goroutine's
-	inbox   chan []*inventory.Step
+	filling *portion // given, and not yet sent; the apply goroutine's. Nil: nothing
+	inbox   chan *portion
 	ended   chan struct{}
-	busy    *sync.WaitGroup // counts what was sent and is not done
 }
 
-// portion is how many steps are sent at once: enough to make waking the actor cheap.
-const portion = 64
+// portion is some steps of one actor.
+type portion struct {
+	steps []*inventory.Step
+	work  sync.WaitGroup // is done when all of them are
+}
 
-func startActor(busy *sync.WaitGroup) *actor {
-	a := &actor{inbox: make(chan []*inventory.Step, 16), ended: make(chan struct{}), busy: busy}
+// portionLen is how many steps are sent at once: enough to make waking the actor cheap.
+const portionLen = 64
+
+func startActor() *actor {
+	a := &actor{inbox: make(chan *portion, 16), ended: make(chan struct{})}
 	go a.run()
 	return a
 }
 
-// give hands a step to the actor, which may begin with it at once or wait for send.
-func (a *actor) give(st *inventory.Step) {
-	if a.filling = append(a.filling, st); len(a.filling) == portion {
-		a.send()
-	}
-}
-
-// send lets the actor have everything that it was given; busy waits for it.
+// send lets the actor have what it was given.
 func (a *actor) send() {
-	if len(a.filling) > 0 {
-		a.busy.Add(1)
+	if a.filling != nil {
 		a.inbox <- a.filling
-		a.filling = make([]*inventory.Step, 0, portion)
+		a.filling = nil
 	}
 }
 
 func (a *actor) run() {
 	defer close(a.ended)
-	for steps := range a.inbox {
-		for _, st := range steps {
+	for p := range a.inbox {
+		for _, st := range p.steps {
 			st.Work()
 		}
-		a.busy.Done()
+		p.work.Done()
 	}
 }
 

@@ -32,13 +32,14 @@ type Engine struct {
 	mu     sync.RWMutex // held for writing while state changes
 	state  *inventory.State
 	actors []*actor
-	busy   sync.WaitGroup // counts what the actors have been sent and not done
 
 	steps   []inventory.Step
 	before  inventory.Step
-	run     []*inventory.Step // prepared, in log order, not yet finished
-	touched keySet            // the orders of run
-	tight   bool              // commands are applied one by one: see State.Tight
+	run     []pending // prepared, in log order, not yet finished
+	touched keySet    // the orders of run
+	tight   bool      // commands are applied one by one: see State.Tight
+
+	portions struct{ used, idle []*portion } // used: in run
 
 	recycling sync.Mutex
 	recycled  []*inventory.Outcome // to be used again by Apply
@@ -46,6 +47,12 @@ type Engine struct {
 	nextDeadline atomic.Int64 // Unix milliseconds; 0: none
 	products     sync.Map     // inventory.ProductID → *published
 	bySlot       []*published // the same, for the apply goroutine
+}
+
+// pending is a step of the run. Without a portion there is no work to wait for.
+type pending struct {
+	step *inventory.Step
+	in   *portion
 }
 
 // New starts an empty shard.
@@ -59,7 +66,7 @@ func New(config Config) *Engine {
 	e := &Engine{config: config, state: inventory.New(config.Shard, config.Limits)}
 	e.state.NameScans(rand.Uint64())
 	for range config.Actors {
-		e.actors = append(e.actors, startActor(&e.busy))
+		e.actors = append(e.actors, startActor())
 	}
 	return e
 }
@@ -156,16 +163,41 @@ func (e *Engine) step(st *inventory.Step, seed uint64) {
 	e.state.Prepare(st, seed)
 	switch {
 	case st.Decided():
-		e.run = append(e.run, st)
+		e.run = append(e.run, pending{step: st})
 	case st.Alone():
 		e.finishRun()
 		st.Work()
 		e.state.Finish(st)
 		e.tight = e.state.Tight(len(e.steps))
 	default:
-		e.actors[int(st.Slot())%len(e.actors)].give(st)
-		e.run = append(e.run, st)
+		e.run = append(e.run, pending{st, e.give(st)})
 	}
+}
+
+// give hands a step to its actor, which may begin with it at once or wait for send.
+func (e *Engine) give(st *inventory.Step) *portion {
+	a := e.actors[int(st.Slot())%len(e.actors)]
+	if a.filling == nil {
+		a.filling = e.portion()
+	}
+	p := a.filling
+	if p.steps = append(p.steps, st); len(p.steps) == portionLen {
+		a.send()
+	}
+	return p
+}
+
+// portion gives an empty one, whose work is to be done.
+func (e *Engine) portion() *portion {
+	var p *portion
+	if last := len(e.portions.idle) - 1; last >= 0 {
+		p, e.portions.idle = e.portions.idle[last], e.portions.idle[:last]
+	} else {
+		p = &portion{steps: make([]*inventory.Step, 0, portionLen)}
+	}
+	p.work.Add(1)
+	e.portions.used = append(e.portions.used, p)
+	return p
 }
 
 // alone does a whole step while no actor is at work.
@@ -175,20 +207,25 @@ func (e *Engine) alone(st *inventory.Step) {
 	e.state.Finish(st)
 }
 
-// finishRun waits for the actors and makes the run part of the state, in log order.
+// finishRun makes the run part of the state, in log order: each step as soon as its actor is done
+// with it, while it works on later ones.
 func (e *Engine) finishRun() {
 	e.touched.clear()
-	if len(e.run) == 0 {
-		return
-	}
 	for _, a := range e.actors {
 		a.send()
 	}
-	e.busy.Wait()
-	for _, st := range e.run {
-		e.state.Finish(st)
+	for _, r := range e.run {
+		if r.in != nil {
+			r.in.work.Wait()
+		}
+		e.state.Finish(r.step)
 	}
 	e.run = e.run[:0]
+	for _, p := range e.portions.used {
+		p.steps = p.steps[:0]
+	}
+	e.portions.idle = append(e.portions.idle, e.portions.used...)
+	e.portions.used = e.portions.used[:0]
 }
 
 // Freeze returns the state as it is now, for a snapshot.

@@ -5,7 +5,7 @@ import "slices"
 // Finish makes a worked step part of the state, in log order, and decides its Outcome.
 func (s *State) Finish(st *Step) {
 	for _, p := range st.fell {
-		s.halted = append(s.halted, p)
+		s.fall(p)
 		s.mark(p)
 		s.tellProduct(st, EventProductChanged, p.View())
 	}
@@ -31,6 +31,12 @@ func (s *State) Finish(st *Step) {
 	}
 	o.AtUnixMilli = s.clock
 	st.Outcome = o
+}
+
+// fall notes that a product is halted.
+func (s *State) fall(p *Product) {
+	p.fallen = true
+	s.halted = append(s.halted, p)
 }
 
 // adviseExpiry says when something that was missing may come back.

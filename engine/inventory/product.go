@@ -21,6 +21,7 @@ type Product struct {
 	settings Settings
 	state    SaleState
 	halted   string // the broken invariant, or ""
+	fallen   bool   // the same for the apply goroutine, in log order
 	version  uint64
 
 	taken    numberset.Set

@@ -148,7 +148,7 @@ func (rs *restorer) product(r *reader) {
 	}
 	if p.halted != "" {
 		p.counters = view.Counters
-		rs.s.halted = append(rs.s.halted, p)
+		rs.s.fall(p)
 	}
 	rs.s.add(p)
 }

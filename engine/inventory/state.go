@@ -202,10 +202,10 @@ func (s *State) awaits(o *order) bool {
 		return false
 	}
 	if o.basket == nil {
-		return s.list[o.product].halted == ""
+		return !s.list[o.product].fallen
 	}
 	for _, it := range *o.basket {
-		if s.list[it.product].halted != "" {
+		if s.list[it.product].fallen {
 			return false
 		}
 	}
