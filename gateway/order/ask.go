@@ -3,6 +3,7 @@ package order
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"numera/engine/inventory"
@@ -11,19 +12,41 @@ import (
 
 // find asks the provider what it knows of a payment that an earlier walk may have asked it for.
 // Only if it knows of nothing does the payment go on as a fresh one; when its time is over it does
-// not, so that a provider that cannot be asked with success does not hold the order for ever.
+// not, so that a provider that cannot be asked with success does not hold the order for ever. But
+// what was asked for just before may still be on its way: only after a while is it declined.
 func (w *walk) find(ctx context.Context) error {
+	began := w.c.config.Now()
 	err := w.lookUp(ctx)
-	if !errors.Is(err, payment.ErrNotFound) {
+	now := w.c.config.Now()
+	switch {
+	case !errors.Is(err, payment.ErrNotFound):
 		return err
+	case !now.After(w.p.ExpiresAt):
+		w.untouched = now
+		return nil
+	case !began.After(w.silentAfter()):
+		return fmt.Errorf("%w: it may have been asked a moment ago", payment.ErrUnknown)
 	}
-	if w.c.config.Now().After(w.p.ExpiresAt) {
-		next := w.p
-		next.Status, next.DeclinedBy = StatusDeclined, "expired"
-		return w.save(ctx, Change{Payment: next})
+	next := w.p
+	next.Status, next.DeclinedBy = StatusDeclined, "expired"
+	return w.save(ctx, Change{Payment: next})
+}
+
+// fresh says that the provider has certainly not been asked for this payment's money. It does not
+// stay certain: a walk that is slow may have been overtaken.
+func (w *walk) fresh() bool {
+	return w.c.config.Now().Sub(w.untouched) < w.c.config.CallTimeout
+}
+
+// silentAfter is when a provider that knows nothing of the payment will not come to know of it any
+// more. Whoever asks for money has been fresh since the row was made, or released by a review, or
+// since a look-up within the payment's time.
+func (w *walk) silentAfter() time.Time {
+	last := w.p.ExpiresAt
+	if w.p.UpdatedAt.After(last) {
+		last = w.p.UpdatedAt
 	}
-	w.fresh = true
-	return nil
+	return last.Add(w.c.config.CallTimeout + w.c.config.ActsWithin)
 }
 
 // lookUp asks for the charge, and takes from it what is new.

@@ -30,6 +30,9 @@ type Config struct {
 	Now    func() time.Time
 
 	CallTimeout time.Duration // of one call to a provider; default 10 s
+	// ActsWithin is how long after a call to it a provider may still act on it: what it does not know
+	// of by then, it was never asked for. Default 1 min.
+	ActsWithin time.Duration
 	// Patience is how long a payment may stand still before it is handed to its queue. Default 15
 	// s, more than CallTimeout, or the hand would be raised over a call that is still waited for.
 	Patience time.Duration
@@ -52,7 +55,11 @@ func (c Config) withDefaults() Config {
 	for _, d := range []struct {
 		value   *time.Duration
 		unless0 time.Duration
-	}{{&c.CallTimeout, 10 * time.Second}, {&c.Patience, 15 * time.Second}} {
+	}{
+		{&c.CallTimeout, 10 * time.Second},
+		{&c.ActsWithin, time.Minute},
+		{&c.Patience, 15 * time.Second},
+	} {
 		if *d.value <= 0 {
 			*d.value = d.unless0
 		}
@@ -133,7 +140,9 @@ func (c *Checkout) Pay(ctx context.Context, r PayRequest) (p Payment, replay boo
 	if made.Payment.ID != intent.ID {
 		return r.repeat(made.Payment, nil)
 	}
-	w := &walk{c: c, p: made.Payment, fresh: true, alone: made.Alone, secret: &r.Secret}
+	w := &walk{
+		c: c, p: made.Payment, untouched: intent.CreatedAt, alone: made.Alone, secret: &r.Secret,
+	}
 	w.run(ctx)
 	return w.p, false, nil
 }
@@ -262,7 +271,7 @@ func (c *Checkout) Review(
 	if err := w.save(ctx, Change{Payment: next}); err != nil {
 		return Payment{}, err
 	}
-	w.fresh = true // a payment in review has never been asked for
+	w.untouched = c.config.Now() // a payment in review has never been asked for
 	w.run(ctx)
 	return w.p, nil
 }

@@ -3,7 +3,6 @@ package order_test
 import (
 	"context"
 	"errors"
-	"net/http"
 	"testing"
 	"time"
 
@@ -239,93 +238,6 @@ func TestTimeoutAfterTheCharge(t *testing.T) {
 			}
 			require.Len(t, keys, 1)
 		}
-	}
-}
-
-// TestStoredFailure is of a provider that repeats a failure for ever under its key: the order is
-// given up when its time is over, and nobody is charged.
-func TestStoredFailure(t *testing.T) {
-	t.Parallel()
-	m := open(t, func(s *inventory.Settings, _ *order.Config) {
-		s.HoldSeconds, s.HoldMaxSeconds, s.PaymentGraceSeconds = 1, 1, 1
-	})
-	for _, method := range []payment.Method{payment.MethodCard, payment.MethodPix} {
-		id := m.reserve(1)
-		require.NoError(t, m.psp.Script(simulator.Fault{
-			Kind: simulator.ErrorStored, On: simulator.OnAuthorise, Order: id.String(),
-		}))
-		p := m.pay(request(id, "k", method))
-		m.settle()
-		require.Equal(t, "expired", m.payment(p.ID).DeclinedBy)
-		require.Zero(t, m.audit(id))
-		asked := 0
-		for _, call := range m.psp.Calls(string(p.ID)) {
-			if call.Operation == simulator.OnAuthorise {
-				asked++
-				require.Equal(t, http.StatusInternalServerError, call.Status, "a repeat is the same")
-			}
-		}
-		require.Greater(t, asked, 1)
-	}
-}
-
-// TestOverdueIsHeld while the provider is down: nothing but its answer ends the order.
-func TestOverdueIsHeld(t *testing.T) {
-	t.Parallel()
-	for _, buyerPays := range []bool{false, true} {
-		m := open(t, func(s *inventory.Settings, _ *order.Config) {
-			s.HoldSeconds, s.HoldMaxSeconds, s.PaymentGraceSeconds = 1, 1, 1
-		})
-		id := m.reserve(1)
-		p := m.pay(request(id, "k", payment.MethodPix))
-		if buyerPays {
-			_, err := m.psp.Pay(string(p.ID))
-			require.NoError(t, err)
-		}
-		require.NoError(t, m.psp.Script(simulator.Fault{Kind: simulator.ErrorBefore, Times: -1}))
-		require.Eventually(t, func() bool { return m.order(id).Overdue },
-			5*time.Second, 20*time.Millisecond)
-		for range 5 {
-			require.ErrorIs(t, m.checkout.Advance(t.Context(), p.ID), payment.ErrUnknown)
-		}
-		require.Equal(t, inventory.StatusPaying, m.order(id).Status)
-		const open = `SELECT count(*) FROM findings WHERE kind = 'payment_overdue' AND resolved_at IS NULL`
-		require.Equal(t, 1, m.count(open))
-		m.psp.ClearFaults()
-		m.settle()
-		require.Zero(t, m.count(open))
-		if buyerPays {
-			require.Equal(t, int64(price), m.audit(id))
-		} else {
-			require.Zero(t, m.audit(id))
-			require.Equal(t, inventory.StatusRefused, m.order(id).Status)
-		}
-	}
-}
-
-// TestLateMoney comes to an order that has ended: the same numbers if they are free and the product
-// says so, else it goes back.
-func TestLateMoney(t *testing.T) {
-	t.Parallel()
-	for _, late := range []order.Late{order.LateReclaim, order.LateRefund} {
-		m := open(t, func(_ *inventory.Settings, c *order.Config) {
-			c.Policy = func(context.Context, inventory.ProductID) (order.Policy, error) {
-				return order.Policy{Late: late}, nil
-			}
-		})
-		id := m.reserve(1)
-		p := m.pay(request(id, "k", payment.MethodPix))
-		m.do(&inventory.Refuse{OnOrder: inventory.OnOrder{Order: id}, Payment: p.ID})
-		m.buyersPay()
-		m.settle()
-		if late == order.LateReclaim {
-			require.Equal(t, int64(price), m.audit(id))
-			require.Equal(t, inventory.StatusPaid, m.order(id).Status)
-			continue
-		}
-		require.Zero(t, m.audit(id))
-		require.Equal(t, inventory.StatusRefused, m.order(id).Status)
-		require.Equal(t, order.StatusRefunded, m.payment(p.ID).Status)
 	}
 }
 

@@ -17,10 +17,10 @@ type walk struct {
 	c *Checkout
 	p Payment // as its row was last read or written, but for the statuses of soft steps
 
-	// fresh says that the provider has certainly never been asked for this payment's money by an
-	// earlier walk: this one has made the row, or has asked the provider and it knew of nothing.
-	fresh  bool
-	secret *Secret // nil: to be read
+	// untouched is when the provider had certainly not been asked for this payment's money: this walk
+	// has made the row then, or has asked the provider and it knew of nothing. Zero: not known.
+	untouched time.Time
+	secret    *Secret // nil: to be read
 
 	// alone says that the order had no other payment under way when this walk made its own. Others
 	// that came later find out by themselves that it is paid.
@@ -96,7 +96,7 @@ func (w *walk) load(ctx context.Context, id inventory.PaymentID) error {
 	if err != nil {
 		return err
 	}
-	w.p, w.fresh, w.alone, w.refund = p, false, false, ""
+	w.p, w.untouched, w.alone, w.refund = p, time.Time{}, false, ""
 	return nil
 }
 
@@ -114,7 +114,7 @@ func (w *walk) report(ctx context.Context, err error) {
 func (w *walk) step(ctx context.Context) error {
 	switch w.p.Status {
 	case StatusCreated, StatusBegun, StatusCleared:
-		if !w.fresh && w.p.Provider != "" {
+		if !w.fresh() && w.p.Provider != "" {
 			return w.find(ctx)
 		}
 		return w.askFor(ctx)
