@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"numera/engine/inventory"
 	"numera/gateway/order"
@@ -294,10 +295,13 @@ func (s brokenStore) Acted(ctx context.Context, id order.WebhookID) error {
 	return err
 }
 
-func (s brokenStore) Known(
-	ctx context.Context, ids []order.WebhookID,
-) ([]order.WebhookID, error) {
-	return through(ctx, s.b, "store known", func(ctx context.Context) ([]order.WebhookID, error) {
-		return s.Store.Known(ctx, ids)
+func (s brokenStore) Sift(
+	ctx context.Context, ids []order.WebhookID, since time.Time,
+) (moving, news []order.WebhookID, err error) {
+	_, err = through(ctx, s.b, "store sift", func(ctx context.Context) (any, error) {
+		var err error
+		moving, news, err = s.Store.Sift(ctx, ids, since)
+		return nil, err
 	})
+	return moving, news, err
 }

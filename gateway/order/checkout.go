@@ -91,7 +91,7 @@ func New(config Config) (*Checkout, error) {
 	c := &Checkout{
 		config: config, engine: config.Engine, store: config.Store,
 		accounts: make(map[string][]*account),
-		nudges:   make(chan WebhookID, 1024),
+		nudges:   make(chan WebhookID, 4096),
 	}
 	for tenant, accounts := range config.Accounts {
 		for _, a := range accounts {

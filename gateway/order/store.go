@@ -44,9 +44,10 @@ type Store interface {
 	Receive(ctx context.Context, w Webhook) (fresh bool, err error)
 	// Webhook reads one, or ErrPaymentNotFound.
 	Webhook(ctx context.Context, id WebhookID) (Webhook, error)
-	// Known notes that nothing has to be done about those webhooks that tell nothing which the row
-	// of their payment does not say already, and returns them.
-	Known(ctx context.Context, ids []WebhookID) ([]WebhookID, error)
+	// Sift notes that nothing has to be done about those webhooks that tell nothing which the row of
+	// their payment does not say already. Of the others it returns those whose payment somebody moves
+	// just now, as it does not rest and has changed since then, and those to be acted on.
+	Sift(ctx context.Context, ids []WebhookID, since time.Time) (moving, news []WebhookID, err error)
 	// Acted notes that nothing more has to be done about it.
 	Acted(ctx context.Context, id WebhookID) error
 

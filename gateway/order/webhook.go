@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -52,8 +51,8 @@ func (c *Checkout) Webhook(
 // How webhooks are acted on as they come. Most tell what the walk that made them happen is about to
 // write: they are gathered first, so that one statement is enough for all of these.
 const (
-	gatherTime = 50 * time.Millisecond
-	gatherMost = 256
+	gatherTime = 200 * time.Millisecond
+	gatherMost = 512
 	actAgain   = time.Second // after a payment was found moving
 )
 
@@ -68,15 +67,14 @@ func (c *Checkout) Run(ctx context.Context) {
 		if len(gathered) == 0 {
 			return
 		}
-		known, err := c.store.Known(ctx, gathered)
+		since := c.config.Now().Add(-c.config.Patience)
+		moving, news, err := c.store.Sift(ctx, gathered, since)
 		if err != nil {
 			c.config.Logger.WarnContext(ctx, "webhooks stand still", "error", err)
 			continue // the sweeper finds them
 		}
-		for _, id := range gathered {
-			if slices.Contains(known, id) {
-				continue
-			}
+		c.nudgeAgain(moving...)
+		for _, id := range news {
 			select {
 			case room <- struct{}{}:
 			case <-ctx.Done():
@@ -114,7 +112,7 @@ func (c *Checkout) act(ctx context.Context, id WebhookID) {
 	err := c.Act(ctx, id)
 	switch {
 	case errors.Is(err, ErrInProgress):
-		time.AfterFunc(actAgain, func() { c.nudge(id) })
+		c.nudgeAgain(id)
 	case err != nil && ctx.Err() == nil:
 		c.config.Logger.WarnContext(ctx, "webhook stands still", "provider", id.Provider,
 			"event", id.Event, "error", err)
@@ -127,6 +125,18 @@ func (c *Checkout) nudge(id WebhookID) {
 	case c.nudges <- id:
 	default:
 	}
+}
+
+// nudgeAgain nudges a little later, when the payment may have come to rest.
+func (c *Checkout) nudgeAgain(ids ...WebhookID) {
+	if len(ids) == 0 {
+		return
+	}
+	time.AfterFunc(actAgain, func() {
+		for _, id := range ids {
+			c.nudge(id)
+		}
+	})
 }
 
 // Act does what follows from a stored webhook. It is a hint and not the truth: the provider is

@@ -5,79 +5,99 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// group has the statements of many goroutines travel together: what waits while others are under way
-// becomes one round trip, one transaction and one commit. Most of a small statement's price is in
-// those. A statement that the database refuses takes its company down with it, and then each is
-// done again alone: so it must be safe to repeat, as what is done for an order.Store is.
+// group has what many goroutines write travel together: what waits while others are under way
+// becomes one statement, that is one round trip, one transaction and one commit, and the executor
+// is set up once for all of it. Most of a small statement's price is in those. What the database
+// refuses takes its company down with it, and then each is written again alone: so it must be safe
+// to repeat, as what is done for an order.Store is.
 //
 // It has no goroutines of its own but for flights, which end when nobody waits.
-type group struct {
-	pool *pgxpool.Pool
+type group[T any] struct {
+	// write writes all of them, in one transaction, and puts what came of each into it.
+	write func(ctx context.Context, together []*T) error
+	// key tells those apart that must not be written by one statement, as they may be about one row.
+	key func(*T) string
 
 	mu      sync.Mutex
-	waiting []*grouped
+	waiting []*passenger[T]
 	flights int
 }
 
-const (
-	mostFlights  = 3  // one is executed while another waits for the disk
-	mostTogether = 64 // so that the first does not wait long for the last
-)
-
-// grouped is a statement that gives one row or none.
-type grouped struct {
-	sql  string
-	args []any
-	row  []any // where to scan it to
-	none bool  // there was none
+type passenger[T any] struct {
+	it   *T
 	done chan error
 }
 
-// do executes a statement and scans its row; found is false if it gives none. After an error it may
-// have been executed.
-func (g *group) do(ctx context.Context, sql string, args []any, row ...any) (found bool, err error) {
-	s := &grouped{sql: sql, args: args, row: row, done: make(chan error, 1)}
+const (
+	mostFlights  = 2   // one is executed while another waits for the disk
+	mostTogether = 128 // so that the first does not wait long for the last
+)
+
+// do has it written. It belongs to the group: after an error it may have been written, or be written
+// still, and must not be looked at.
+func (g *group[T]) do(ctx context.Context, it *T) error {
+	p := &passenger[T]{it: it, done: make(chan error, 1)}
 	g.mu.Lock()
-	g.waiting = append(g.waiting, s)
+	g.waiting = append(g.waiting, p)
 	if g.flights < mostFlights {
 		g.flights++
 		go g.fly()
 	}
 	g.mu.Unlock()
 	select {
-	case err := <-s.done:
-		return !s.none, err
+	case err := <-p.done:
+		return err
 	case <-ctx.Done():
-		return false, ctx.Err()
+		return ctx.Err()
 	}
 }
 
-// fly executes what waits until nothing does.
-func (g *group) fly() {
+// fly writes what waits until nothing does.
+func (g *group[T]) fly() {
 	for {
-		g.mu.Lock()
-		n := min(len(g.waiting), mostTogether)
-		if n == 0 {
-			g.waiting = nil
-			g.flights--
-			g.mu.Unlock()
+		together := g.board()
+		if together == nil {
 			return
 		}
-		together := g.waiting[:n:n]
-		g.waiting = g.waiting[n:]
-		g.mu.Unlock()
 		g.execute(together)
 	}
 }
 
-// execute answers all of them.
-func (g *group) execute(together []*grouped) {
-	err := g.send(together)
+// board takes what waits, of each key the first. None: the flight has ended.
+func (g *group[T]) board() (together []*passenger[T]) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	keys := make(map[string]bool)
+	left := g.waiting[:0]
+	for _, p := range g.waiting {
+		if key := g.key(p.it); len(together) == mostTogether || keys[key] {
+			left = append(left, p)
+		} else {
+			keys[key] = true
+			together = append(together, p)
+		}
+	}
+	clear(g.waiting[len(left):])
+	g.waiting = left
+	if together == nil {
+		g.flights--
+	}
+	return together
+}
+
+// execute writes and answers all of them.
+func (g *group[T]) execute(together []*passenger[T]) {
+	its := make([]*T, len(together))
+	for i, p := range together {
+		its[i] = p.it
+	}
+	// Not the context of any of them: the others would be cut off with it.
+	ctx, cancel := context.WithTimeout(context.Background(), writePatience)
+	err := g.write(ctx, its)
+	cancel()
 	var refused *pgconn.PgError
 	if len(together) > 1 && errors.As(err, &refused) {
 		for i := range together {
@@ -85,26 +105,16 @@ func (g *group) execute(together []*grouped) {
 		}
 		return
 	}
-	for _, s := range together {
-		s.done <- err
+	for _, p := range together {
+		p.done <- err
 	}
 }
 
-// send executes statements in one transaction.
-func (g *group) send(together []*grouped) error {
-	var batch pgx.Batch
-	for _, s := range together {
-		s.none = false
-		batch.Queue(s.sql, s.args...).QueryRow(func(row pgx.Row) error {
-			err := row.Scan(s.row...)
-			if errors.Is(err, pgx.ErrNoRows) {
-				s.none, err = true, nil
-			}
-			return err
-		})
+// column is one value of each.
+func column[T, V any](of []*T, value func(*T) V) []V {
+	values := make([]V, len(of))
+	for i, it := range of {
+		values[i] = value(it)
 	}
-	// Not the context of any of them: the others would be cut off with it.
-	ctx, cancel := context.WithTimeout(context.Background(), writePatience)
-	defer cancel()
-	return g.pool.SendBatch(ctx, &batch).Close()
+	return values
 }

@@ -1,21 +1,19 @@
 package postgres
 
-import (
-	"context"
+import "context"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-)
+// Group is a group of numbers, for tests.
+type Group struct{ group[int] }
 
-// Group is a group, for tests.
-type Group struct{ group }
-
-// NewGroup makes one.
-func NewGroup(pool *pgxpool.Pool) *Group { return &Group{group{pool: pool}} }
+// NewGroup makes one; of two with one key, only one is written at once.
+func NewGroup(
+	write func(ctx context.Context, together []*int) error, key func(*int) string,
+) *Group {
+	return &Group{group[int]{write: write, key: key}}
+}
 
 // Do is do.
-func (g *Group) Do(ctx context.Context, sql string, args []any, row ...any) (bool, error) {
-	return g.do(ctx, sql, args, row...)
-}
+func (g *Group) Do(ctx context.Context, it *int) error { return g.do(ctx, it) }
 
 // Flights is how many are under way.
 func (g *Group) Flights() int {

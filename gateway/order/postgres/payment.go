@@ -18,7 +18,9 @@ import (
 // Payments are the rows of payments: an order.Store. Any goroutine may call them.
 type Payments struct {
 	pool     *pgxpool.Pool
-	group    group
+	creates  group[creation]
+	saves    group[saving]
+	receipts group[receipt]
 	orders   *Orders
 	follower *Follower // nil: nobody writes rows of orders here
 	patience time.Duration
@@ -32,9 +34,18 @@ func NewPayments(pool *pgxpool.Pool, patience time.Duration) *Payments {
 	if patience <= 0 {
 		patience = 15 * time.Second
 	}
-	return &Payments{
-		pool: pool, group: group{pool: pool}, orders: NewOrders(pool), patience: patience,
-	}
+	s := &Payments{pool: pool, orders: NewOrders(pool), patience: patience}
+	// Attempts of one order are counted, and change each other.
+	s.creates = group[creation]{write: s.createAll, key: func(c *creation) string {
+		return string(c.payment.Order[:])
+	}}
+	s.saves = group[saving]{write: s.saveAll, key: func(s *saving) string {
+		return string(s.change.Payment.Order[:])
+	}}
+	s.receipts = group[receipt]{write: s.receiveAll, key: func(r *receipt) string {
+		return r.webhook.Tenant + " " + r.webhook.Provider + " " + r.webhook.Event
+	}}
+	return s
 }
 
 // Behind makes new payments wait for the rows of their orders, which f writes: to write such a row
@@ -51,29 +62,39 @@ var mayPay = func() (may []string) {
 	return may
 }()
 
-// createSQL stores a payment if its order has a row, its key is new, and not too many others of the
-// order are under way; it says what of that was not so.
-const createSQL = `
-WITH known AS (SELECT FROM orders WHERE day = date '1970-01-01' + @day::int AND id = @order),
-under_way AS (
-	SELECT count(*) AS attempts FROM payments WHERE order_id = @order AND status = ANY (@may_pay)
+// createStatement stores payments, of each order one: each if its order has a row, its key is new,
+// and not too many others of the order are under way. It says what of that was not so.
+var createStatement = newTemplate(`
+WITH asked AS (
+	SELECT * FROM unnest(@id::text[], @tenant::text[], @day::int[], @order::uuid[], @buyer::text[],
+		@key::text[], @fingerprint::bytea[], @method::text[], @provider::text[], @account::text[],
+		@capture_at::text[], @late::text[], @currency::text[], @amount::bigint[], @status::text[],
+		@expires_at::timestamptz[], @due_at::timestamptz[], @created_at::timestamptz[],
+		@card_token::text[], @name::text[], @email::text[], @document::text[], @phone::text[])
+	AS a (id, tenant, day, order_id, buyer, key, fingerprint, method, provider, account, capture_at,
+		late, currency, amount, status, expires_at, due_at, created_at, card_token, name, email,
+		document, phone)
+), looked AS (
+	SELECT a.id,
+		EXISTS (SELECT FROM orders AS o
+			WHERE o.day = date '1970-01-01' + a.day AND o.id = a.order_id) AS known,
+		(SELECT count(*) FROM payments AS p
+			WHERE p.order_id = a.order_id AND p.status = ANY (@may_pay)) AS attempts
+	FROM asked AS a
 ), made AS (
 	INSERT INTO payments (id, tenant, order_day, order_id, buyer, key, fingerprint, method, provider,
 		account, capture_at, late, currency, amount, status, expires_at, due_at, created_at)
-	SELECT @id, @tenant, date '1970-01-01' + @day::int, @order, @buyer, @key, @fingerprint, @method,
-		nullif(@provider::text, ''), @account, @capture_at, @late, @currency, @amount, @status,
-		@expires_at, @due_at, @created_at
-	FROM known, under_way WHERE attempts < @most
+	SELECT id, tenant, date '1970-01-01' + day, order_id, buyer, key, fingerprint, method,
+		nullif(provider, ''), account, capture_at, late, currency, amount, status, expires_at, due_at,
+		created_at
+	FROM asked JOIN looked USING (id) WHERE known AND attempts < @most
 	ON CONFLICT (order_id, key) DO NOTHING
 	RETURNING id
 ), secret AS (
 	INSERT INTO payers (payment, card_token, name, email, document, phone)
-	SELECT id, @card_token, @name, @email, @document, @phone FROM made
+	SELECT id, card_token, name, email, document, phone FROM made JOIN asked USING (id)
 )
-SELECT EXISTS (SELECT FROM made) AS made, EXISTS (SELECT FROM known) AS known,
-	(SELECT attempts FROM under_way) AS attempts`
-
-var createStatement = newTemplate(createSQL)
+SELECT id, EXISTS (SELECT FROM made WHERE made.id = looked.id) AS new, known, attempts FROM looked`)
 
 // Create implements order.Store.
 func (s *Payments) Create(
@@ -94,7 +115,14 @@ func (s *Payments) Create(
 	return order.Created{Payment: stored}, err
 }
 
-// inserted is what createSQL says.
+// creation is a payment to be stored, and what came of it.
+type creation struct {
+	payment order.Payment
+	secret  order.Secret
+	inserted
+}
+
+// inserted is what createStatement says.
 type inserted struct {
 	new      bool
 	known    bool // the order has a row
@@ -105,31 +133,37 @@ type inserted struct {
 // hardly ever is: its row is waited for, or else written in the same round trip.
 func (s *Payments) insert(
 	ctx context.Context, p order.Payment, secret order.Secret, o *inventory.OrderView,
-) (made inserted, err error) {
+) (inserted, error) {
 	withOrder := p.CreatedAt.Sub(time.UnixMilli(o.CreatedUnixMilli)) < young
 	if withOrder && s.follower != nil {
 		withOrder = !s.follower.Await(ctx, o.ID.Shard(), o.Changed, rowPatience)
 	}
-	sql, args := createStatement.sql, createArguments(p, secret)
 	if !withOrder {
-		_, err := s.group.do(ctx, sql, args, &made.new, &made.known, &made.attempts)
-		if err != nil {
-			return inserted{}, err // made may still be written to
+		c := &creation{payment: p, secret: secret}
+		if err := s.creates.do(ctx, c); err != nil {
+			return inserted{}, err
 		}
-		if made.known {
-			return made, nil
+		if c.known {
+			return c.inserted, nil
 		}
 	}
 	views := []*inventory.OrderView{o}
 	if err := s.orders.days.make(ctx, s.pool, views); err != nil {
 		return inserted{}, err
 	}
+	c := &creation{payment: p, secret: secret}
 	var batch pgx.Batch
 	batch.Queue(upsertSQL, columnsOf(views).arguments(false)...)
-	batch.Queue(sql, args...).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&made.new, &made.known, &made.attempts)
-	})
-	return made, s.pool.SendBatch(ctx, &batch).Close()
+	queueCreations(&batch, []*creation{c})
+	err := s.pool.SendBatch(ctx, &batch).Close()
+	return c.inserted, err
+}
+
+// createAll stores payments.
+func (s *Payments) createAll(ctx context.Context, all []*creation) error {
+	var batch pgx.Batch
+	queueCreations(&batch, all)
+	return s.pool.SendBatch(ctx, &batch).Close()
 }
 
 // rowPatience is how long a payment waits for the row of its order: some rounds of the follower.
@@ -138,18 +172,59 @@ const rowPatience = 300 * time.Millisecond
 // young is how far the rows of orders may lag behind the engine without costing a round trip.
 const young = 2 * time.Second
 
-func createArguments(p order.Payment, secret order.Secret) []any {
-	return createStatement.arguments(named{
-		"id": string(p.ID), "tenant": p.Tenant, "day": int32(dayOf(p.Order)),
-		"order": [16]byte(p.Order), "buyer": string(p.Buyer), "key": p.Key,
-		"fingerprint": p.Fingerprint, "method": string(p.Method), "provider": p.Provider,
-		"account": p.Account, "capture_at": string(p.Policy.CaptureAt),
-		"late": string(p.Policy.Late), "currency": p.Amount.Currency, "amount": p.Amount.Amount,
-		"status": string(p.Status), "expires_at": p.ExpiresAt, "due_at": p.DueAt,
-		"created_at": p.CreatedAt, "may_pay": mayPay, "most": order.MaxAttempts,
-		"card_token": secret.CardToken, "name": secret.Payer.Name, "email": secret.Payer.Email,
-		"document": secret.Payer.Document, "phone": secret.Payer.Phone,
+func queueCreations(batch *pgx.Batch, all []*creation) {
+	args := createStatement.arguments(createColumns(all))
+	batch.Queue(createStatement.sql, args...).Query(func(rows pgx.Rows) error {
+		by := make(map[inventory.PaymentID]*creation, len(all))
+		for _, c := range all {
+			by[c.payment.ID] = c
+		}
+		var id string
+		var got inserted
+		_, err := pgx.ForEachRow(rows, []any{&id, &got.new, &got.known, &got.attempts}, func() error {
+			by[inventory.PaymentID(id)].inserted = got
+			return nil
+		})
+		return err
 	})
+}
+
+func createColumns(all []*creation) named {
+	text := func(value func(p *order.Payment) string) []string {
+		return column(all, func(c *creation) string { return value(&c.payment) })
+	}
+	instant := func(value func(p *order.Payment) time.Time) []time.Time {
+		return column(all, func(c *creation) time.Time { return value(&c.payment) })
+	}
+	payer := func(value func(s *order.Secret) string) []string {
+		return column(all, func(c *creation) string { return value(&c.secret) })
+	}
+	return named{
+		"id":          text(func(p *order.Payment) string { return string(p.ID) }),
+		"tenant":      text(func(p *order.Payment) string { return p.Tenant }),
+		"day":         column(all, func(c *creation) int32 { return int32(dayOf(c.payment.Order)) }),
+		"order":       column(all, func(c *creation) [16]byte { return c.payment.Order }),
+		"buyer":       text(func(p *order.Payment) string { return string(p.Buyer) }),
+		"key":         text(func(p *order.Payment) string { return p.Key }),
+		"fingerprint": column(all, func(c *creation) []byte { return c.payment.Fingerprint }),
+		"method":      text(func(p *order.Payment) string { return string(p.Method) }),
+		"provider":    text(func(p *order.Payment) string { return p.Provider }),
+		"account":     text(func(p *order.Payment) string { return p.Account }),
+		"capture_at":  text(func(p *order.Payment) string { return string(p.Policy.CaptureAt) }),
+		"late":        text(func(p *order.Payment) string { return string(p.Policy.Late) }),
+		"currency":    text(func(p *order.Payment) string { return p.Amount.Currency }),
+		"amount":      column(all, func(c *creation) int64 { return c.payment.Amount.Amount }),
+		"status":      text(func(p *order.Payment) string { return string(p.Status) }),
+		"expires_at":  instant(func(p *order.Payment) time.Time { return p.ExpiresAt }),
+		"due_at":      instant(func(p *order.Payment) time.Time { return p.DueAt }),
+		"created_at":  instant(func(p *order.Payment) time.Time { return p.CreatedAt }),
+		"card_token":  payer(func(s *order.Secret) string { return s.CardToken }),
+		"name":        payer(func(s *order.Secret) string { return s.Payer.Name }),
+		"email":       payer(func(s *order.Secret) string { return s.Payer.Email }),
+		"document":    payer(func(s *order.Secret) string { return s.Payer.Document }),
+		"phone":       payer(func(s *order.Secret) string { return s.Payer.Phone }),
+		"may_pay":     mayPay, "most": order.MaxAttempts,
+	}
 }
 
 // paymentRow is a row of payments.

@@ -14,160 +14,200 @@ import (
 	"numera/gateway/payment"
 )
 
-// saveSQL is what a change always does: the row, if it is as it was read. The parts below hang on
-// it, each where the change has something for it: one statement is one transaction and one round
-// trip.
-const saveSQL = `
+// saveStatement writes changes of payments, of each order one: those whose row is as it was read,
+// with all that hangs on them.
+var saveStatement = newTemplate(`
 WITH changed AS (
-	UPDATE payments SET version = version + 1, updated_at = now(), status = @status,
-		reference = coalesce(reference, @reference), captured = @captured, refunding = @refunding,
-		refunded = @refunded, return_to_stock = @return_to_stock, action = @action,
-		declined_by = @declined_by, expires_at = @expires_at, lapses_at = @lapses_at,
-		due_at = @due_at
-	WHERE id = @id AND version = @version
-	RETURNING id, order_id, tenant, provider, currency, amount, captured, refunded, version,
-		updated_at
-)`
-
-const saveAnswerSQL = `, answered AS (
-	INSERT INTO provider_answers (payment, call, body) SELECT id, @call, @body::jsonb FROM changed
-)`
-
-const saveEventsSQL = `, told AS (
+	UPDATE payments AS p SET version = p.version + 1, updated_at = now(), status = a.status,
+		reference = coalesce(p.reference, a.reference), captured = a.captured,
+		refunding = a.refunding, refunded = a.refunded, return_to_stock = a.return_to_stock,
+		action = a.action::jsonb, declined_by = a.declined_by, expires_at = a.expires_at,
+		lapses_at = a.lapses_at, due_at = a.due_at
+	FROM unnest(@id::text[], @version::bigint[], @status::text[], @reference::text[],
+		@captured::bigint[], @refunding::bigint[], @refunded::bigint[], @return_to_stock::bool[],
+		@action::text[], @declined_by::text[], @expires_at::timestamptz[],
+		@lapses_at::timestamptz[], @due_at::timestamptz[])
+		AS a (id, version, status, reference, captured, refunding, refunded, return_to_stock, action,
+			declined_by, expires_at, lapses_at, due_at)
+	WHERE p.id = a.id AND p.version = a.version
+	RETURNING p.id, p.order_id, p.tenant, p.provider, p.currency, p.amount, p.captured, p.refunded,
+		p.version, p.updated_at
+), answered AS (
+	INSERT INTO provider_answers (payment, call, body)
+	SELECT id, call, body::jsonb
+	FROM unnest(@answer_of::text[], @answer_call::text[], @answer_body::text[])
+		WITH ORDINALITY AS g (id, call, body, n) JOIN changed USING (id) ORDER BY n
+), told AS (
 	INSERT INTO payment_events (kind, payment, order_id, tenant, currency, amount, captured, refunded)
 	SELECT kind, id, order_id, tenant, currency, amount, captured, refunded
-	FROM changed, unnest(@events::text[]) AS kind
-)`
-
-const saveRefundsSQL = `, given AS (
+	FROM unnest(@event_of::text[], @event::text[]) WITH ORDINALITY AS g (id, kind, n)
+		JOIN changed USING (id) ORDER BY n
+), given AS (
 	INSERT INTO refunds AS r (id, payment, provider, key, fingerprint, reference, currency, amount,
 		whole, reason, asked_by, status, due_at, created_at)
 	SELECT g.id, c.id, coalesce(c.provider, ''), nullif(g.key, ''), nullif(g.fingerprint, ''::bytea),
 		nullif(g.reference, ''), c.currency, g.amount, g.whole, g.reason, g.asked_by, g.status,
 		g.due_at, g.created_at
-	FROM changed AS c, unnest(@refund_ids::text[], @refund_keys::text[],
-		@refund_fingerprints::bytea[], @refund_references::text[], @refund_amounts::bigint[],
-		@refund_wholes::bool[], @refund_reasons::text[], @refund_by::text[],
-		@refund_statuses::text[], @refund_due::timestamptz[], @refund_created::timestamptz[])
-		AS g (id, key, fingerprint, reference, amount, whole, reason, asked_by, status, due_at,
-			created_at)
+	FROM unnest(@refund_of::text[], @refund_id::text[], @refund_key::text[],
+		@refund_fingerprint::bytea[], @refund_reference::text[], @refund_amount::bigint[],
+		@refund_whole::bool[], @refund_reason::text[], @refund_by::text[],
+		@refund_status::text[], @refund_due::timestamptz[], @refund_created::timestamptz[])
+		AS g (payment, id, key, fingerprint, reference, amount, whole, reason, asked_by, status,
+			due_at, created_at)
+		JOIN changed AS c ON c.id = g.payment
 	ON CONFLICT (id) DO UPDATE SET status = EXCLUDED.status, reference = EXCLUDED.reference,
 		due_at = EXCLUDED.due_at, updated_at = now()
-)`
+), woken AS (
+	UPDATE payments AS other SET due_at = now()
+	FROM changed
+	WHERE changed.id = ANY (@wakes::text[]) AND other.order_id = changed.order_id
+		AND other.id <> changed.id AND other.status = 'pending'
+), resolved AS (
+	UPDATE findings AS f SET resolved_at = now()
+	FROM unnest(@resolved::text[], @resolves::text[]) AS g (id, kind) JOIN changed USING (id)
+	WHERE f.kind = g.kind AND f.subject = changed.id AND f.resolved_at IS NULL
+)
+SELECT id, version, updated_at FROM changed`)
 
-const saveWakeSQL = `, woken AS (
-	UPDATE payments AS other SET due_at = now() FROM changed
-	WHERE other.order_id = changed.order_id AND other.id <> changed.id AND other.status = 'pending'
-)`
-
-const saveResolveSQL = `, resolved AS (
-	UPDATE findings SET resolved_at = now() FROM changed
-	WHERE kind = @resolves AND subject = changed.id AND resolved_at IS NULL
-)`
-
-const saveEndSQL = ` SELECT version, updated_at FROM changed`
+// saving is a change to be saved, and what came of it.
+type saving struct {
+	change  *order.Change
+	action  *string   // of the payment, as JSON
+	version int64     // of the row; 0: it was not as it was read
+	updated time.Time // likewise
+}
 
 // Save implements order.Store.
 func (s *Payments) Save(ctx context.Context, c order.Change) (order.Payment, error) {
 	p := c.Payment
-	sql, args, err := statement(&c)
-	if err != nil {
-		return order.Payment{}, err
-	}
-	found, err := s.group.do(ctx, sql, args, &p.Version, &p.UpdatedAt)
-	switch {
-	case err != nil:
-		return order.Payment{}, fmt.Errorf("postgres: save payment: %w", err)
-	case !found:
-		return order.Payment{}, order.ErrConflict
-	}
-	return p, nil
-}
-
-// The parts that a change can have, in the order in which they stand.
-const (
-	hasAnswer = 1 << iota
-	hasEvents
-	hasRefunds
-	wakes
-	resolves
-	partsEnd
-)
-
-// saves are the statements of all changes, by their parts. Each is prepared once per connection.
-var saves = func() (all [partsEnd]template) {
-	parts := [...]string{
-		saveAnswerSQL, saveEventsSQL, saveRefundsSQL, saveWakeSQL, saveResolveSQL,
-	}
-	for set := range all {
-		sql := saveSQL
-		for i, part := range parts {
-			if set&(1<<i) != 0 {
-				sql += part
-			}
-		}
-		all[set] = newTemplate(sql + saveEndSQL)
-	}
-	return all
-}()
-
-// statement is the SQL of a change and its arguments.
-func statement(c *order.Change) (string, []any, error) {
-	p := &c.Payment
-	args := named{
-		"id": string(p.ID), "version": p.Version, "status": string(p.Status),
-		"reference": orNull(p.Reference), "captured": p.Captured, "refunding": p.Refunding,
-		"refunded": p.Refunded, "return_to_stock": p.ReturnToStock, "action": []byte(nil),
-		"declined_by": p.DeclinedBy, "expires_at": p.ExpiresAt, "lapses_at": orNull(p.LapsesAt),
-		"due_at": orNull(p.DueAt),
-	}
+	saving := &saving{change: &c}
 	if p.Action != (payment.Action{}) {
 		action, err := json.Marshal(p.Action)
 		if err != nil {
-			return "", nil, fmt.Errorf("postgres: save payment: %w", err)
+			return order.Payment{}, fmt.Errorf("postgres: save payment: %w", err)
 		}
-		args["action"] = action
+		text := string(action)
+		saving.action = &text
 	}
-	parts := 0
-	if c.Answer != nil {
-		parts |= hasAnswer
-		args["call"], args["body"] = c.Answer.Call, string(c.Answer.Body)
+	if err := s.saves.do(ctx, saving); err != nil {
+		return order.Payment{}, fmt.Errorf("postgres: save payment: %w", err)
 	}
-	if len(c.Events) > 0 {
-		parts |= hasEvents
-		args["events"] = c.Events
+	if saving.version == 0 {
+		return order.Payment{}, order.ErrConflict
 	}
-	if len(c.Refunds) > 0 {
-		parts |= hasRefunds
-		refundArguments(c.Refunds, args)
-	}
-	if c.WakeSiblings {
-		parts |= wakes
-	}
-	if c.Resolves != "" {
-		parts |= resolves
-		args["resolves"] = c.Resolves
-	}
-	return saves[parts].sql, saves[parts].arguments(args), nil
+	p.Version, p.UpdatedAt = saving.version, saving.updated
+	return p, nil
 }
 
-func refundArguments(refunds []order.Refund, args named) {
-	n := len(refunds)
-	ids, keys, references := make([]string, n), make([]string, n), make([]string, n)
-	fingerprints, amounts := make([][]byte, n), make([]int64, n)
-	wholes, reasons, by := make([]bool, n), make([]string, n), make([]string, n)
-	statuses, due, created := make([]string, n), make([]*time.Time, n), make([]time.Time, n)
-	for i := range refunds {
-		r := &refunds[i]
-		ids[i], keys[i], references[i] = r.ID, r.Key, r.Reference
-		fingerprints[i], amounts[i] = r.Fingerprint, r.Amount.Amount
-		wholes[i], reasons[i], by[i] = r.Whole, r.Reason, r.By
-		statuses[i], due[i], created[i] = string(r.Status), orNull(r.DueAt), r.CreatedAt
+// saveAll saves changes.
+func (s *Payments) saveAll(ctx context.Context, all []*saving) error {
+	by := make(map[inventory.PaymentID]*saving, len(all))
+	for _, s := range all {
+		s.version = 0
+		by[s.change.Payment.ID] = s
 	}
-	args["refund_ids"], args["refund_keys"], args["refund_references"] = ids, keys, references
-	args["refund_fingerprints"], args["refund_amounts"] = fingerprints, amounts
-	args["refund_wholes"], args["refund_reasons"], args["refund_by"] = wholes, reasons, by
-	args["refund_statuses"], args["refund_due"], args["refund_created"] = statuses, due, created
+	rows, _ := s.pool.Query(ctx, saveStatement.sql, saveStatement.arguments(saveColumns(all))...)
+	var id string
+	var version int64
+	var updated time.Time
+	_, err := pgx.ForEachRow(rows, []any{&id, &version, &updated}, func() error {
+		saved := by[inventory.PaymentID(id)]
+		saved.version, saved.updated = version, updated
+		return nil
+	})
+	return err
+}
+
+func saveColumns(all []*saving) named {
+	text := func(value func(p *order.Payment) string) []string {
+		return column(all, func(s *saving) string { return value(&s.change.Payment) })
+	}
+	number := func(value func(p *order.Payment) int64) []int64 {
+		return column(all, func(s *saving) int64 { return value(&s.change.Payment) })
+	}
+	instant := func(value func(p *order.Payment) time.Time) []*time.Time {
+		return column(all, func(s *saving) *time.Time { return orNull(value(&s.change.Payment)) })
+	}
+	args := named{
+		"id":        text(func(p *order.Payment) string { return string(p.ID) }),
+		"version":   number(func(p *order.Payment) int64 { return p.Version }),
+		"status":    text(func(p *order.Payment) string { return string(p.Status) }),
+		"reference": column(all, func(s *saving) *string { return orNull(s.change.Payment.Reference) }),
+		"captured":  number(func(p *order.Payment) int64 { return p.Captured }),
+		"refunding": number(func(p *order.Payment) int64 { return p.Refunding }),
+		"refunded":  number(func(p *order.Payment) int64 { return p.Refunded }),
+		"return_to_stock": column(all, func(s *saving) bool {
+			return s.change.Payment.ReturnToStock
+		}),
+		"action":      column(all, func(s *saving) *string { return s.action }),
+		"declined_by": text(func(p *order.Payment) string { return p.DeclinedBy }),
+		"expires_at":  instant(func(p *order.Payment) time.Time { return p.ExpiresAt }),
+		"lapses_at":   instant(func(p *order.Payment) time.Time { return p.LapsesAt }),
+		"due_at":      instant(func(p *order.Payment) time.Time { return p.DueAt }),
+	}
+	addHanging(args, all)
+	return args
+}
+
+// hanging is something that hangs on a change.
+type hanging[T any] struct {
+	payment string
+	it      T
+}
+
+func paymentOf[T any](h *hanging[T]) string { return h.payment }
+
+// addHanging adds what hangs on the changes.
+func addHanging(args named, all []*saving) {
+	var answers []*hanging[*order.Answer]
+	var events []*hanging[order.Event]
+	var refunds []*order.Refund
+	var wakes, resolves []*order.Change
+	for _, s := range all {
+		id := string(s.change.Payment.ID)
+		if s.change.Answer != nil {
+			answers = append(answers, &hanging[*order.Answer]{id, s.change.Answer})
+		}
+		for _, event := range s.change.Events {
+			events = append(events, &hanging[order.Event]{id, event})
+		}
+		for i := range s.change.Refunds {
+			refunds = append(refunds, &s.change.Refunds[i])
+		}
+		if s.change.WakeSiblings {
+			wakes = append(wakes, s.change)
+		}
+		if s.change.Resolves != "" {
+			resolves = append(resolves, s.change)
+		}
+	}
+	args["answer_of"] = column(answers, paymentOf)
+	args["answer_call"] = column(answers, func(h *hanging[*order.Answer]) string { return h.it.Call })
+	args["answer_body"] = column(answers, func(h *hanging[*order.Answer]) string {
+		return string(h.it.Body)
+	})
+	args["event_of"] = column(events, paymentOf)
+	args["event"] = column(events, func(h *hanging[order.Event]) string { return string(h.it) })
+	subject := func(c *order.Change) string { return string(c.Payment.ID) }
+	args["wakes"], args["resolved"] = column(wakes, subject), column(resolves, subject)
+	args["resolves"] = column(resolves, func(c *order.Change) string { return c.Resolves })
+	addRefunds(args, refunds)
+}
+
+func addRefunds(args named, all []*order.Refund) {
+	text := func(value func(r *order.Refund) string) []string { return column(all, value) }
+	args["refund_of"] = text(func(r *order.Refund) string { return string(r.Payment) })
+	args["refund_id"] = text(func(r *order.Refund) string { return r.ID })
+	args["refund_key"] = text(func(r *order.Refund) string { return r.Key })
+	args["refund_reference"] = text(func(r *order.Refund) string { return r.Reference })
+	args["refund_reason"] = text(func(r *order.Refund) string { return r.Reason })
+	args["refund_by"] = text(func(r *order.Refund) string { return r.By })
+	args["refund_status"] = text(func(r *order.Refund) string { return string(r.Status) })
+	args["refund_fingerprint"] = column(all, func(r *order.Refund) []byte { return r.Fingerprint })
+	args["refund_amount"] = column(all, func(r *order.Refund) int64 { return r.Amount.Amount })
+	args["refund_whole"] = column(all, func(r *order.Refund) bool { return r.Whole })
+	args["refund_due"] = column(all, func(r *order.Refund) *time.Time { return orNull(r.DueAt) })
+	args["refund_created"] = column(all, func(r *order.Refund) time.Time { return r.CreatedAt })
 }
 
 // refundRow is a row of refunds.

@@ -64,6 +64,11 @@ func Open(ctx context.Context, c PoolConfig) (*pgxpool.Pool, error) {
 	// Orders are partitioned, and a plan for each set of values costs more than what it finds out: the
 	// same plan prunes partitions when it is executed.
 	parameters["plan_cache_mode"] = "force_generic_plan"
+	// That plan may be made while a table is empty, and to read all of an empty table is cheapest. But
+	// what is done here is done by key, some rows at a time.
+	for _, way := range []string{"seqscan", "hashjoin", "mergejoin"} {
+		parameters["enable_"+way] = "off"
+	}
 	if c.Statement > 0 {
 		bound := fmt.Sprint(c.Statement.Milliseconds())
 		parameters["statement_timeout"] = bound

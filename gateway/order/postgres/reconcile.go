@@ -143,13 +143,14 @@ WHERE p.status IN ('settled', 'confirmed', 'capturing', 'captured')
 	AND o.status IN ('reserved', 'paying', 'expired', 'released', 'refused')
 LIMIT $1`
 
-// LostPayments are orders that the engine holds or has sold for a payment of a checkout that has no
-// row, limit at the most.
+// LostPayments are orders that the engine holds, has sold or waits to see refunded, for a payment of
+// a checkout that has no row, limit at the most.
 func (o *Orders) LostPayments(ctx context.Context, limit int) ([]inventory.OrderID, error) {
 	var all []inventory.OrderID
 	var id [16]byte
 	err := o.look(ctx, `SELECT id FROM orders AS o
-		WHERE status IN ('paying', 'paid', 'shipped') AND payment ~ '^[0-9a-v]{26}$'
+		WHERE status IN ('paying', 'paid', 'shipped', 'refund_pending')
+			AND payment ~ '^[0-9a-v]{26}$'
 			AND NOT EXISTS (SELECT FROM payments AS p WHERE p.id = o.payment)
 		LIMIT $1`, []any{limit}, []any{&id}, func() error {
 		all = append(all, id)
