@@ -174,7 +174,8 @@ func (w *walk) ending(ctx context.Context, o *inventory.OrderView) (inventory.Co
 	mine := o.Payment == w.p.ID
 	switch {
 	case mine && (o.Status.Sold() || o.Status == inventory.StatusRefundPending):
-		if w.p.Status == StatusDeclined {
+		// One that was brought back may be found declined, or given back already: nothing is owed.
+		if w.p.Status == StatusDeclined && o.Status.Sold() {
 			return nil, w.refusedByEngine(ctx, inventory.CodeOrderStatus)
 		}
 		return &inventory.Refund{OnOrder: w.onOrder(), ReturnToStock: w.p.ReturnToStock}, nil
@@ -212,14 +213,14 @@ func (w *walk) refundWhole(change *Change, amount int64) {
 	w.refund = r.ID
 }
 
-// giveBack drives the refund of the whole payment.
+// giveBack drives the refund of the whole payment. A surplus waits for every part of it.
 func (w *walk) giveBack(ctx context.Context) error {
 	refunds, err := w.c.store.Refunds(ctx, w.p.ID)
 	if err != nil {
 		return err
 	}
 	for i := range refunds {
-		if r := &refunds[i]; r.Whole && !r.Status.ended() {
+		if r := &refunds[i]; w.waitsFor(r) && !r.Status.ended() {
 			return w.drive(ctx, r)
 		}
 	}
@@ -231,6 +232,9 @@ func (w *walk) giveBack(ctx context.Context) error {
 	}
 	return w.save(ctx, change)
 }
+
+// waitsFor says that the payment does not go on before the refund has ended.
+func (w *walk) waitsFor(r *Refund) bool { return r.Whole || w.p.Status == StatusSurplus }
 
 // drive asks the provider for a refund, after having looked whether it has been asked before.
 func (w *walk) drive(ctx context.Context, r *Refund) error {
@@ -274,26 +278,27 @@ func (w *walk) drive(ctx context.Context, r *Refund) error {
 
 // drove writes what became of the refund, and says errLater if that is not its end.
 func (w *walk) drove(ctx context.Context, r *Refund, said payment.Refund) error {
-	change := Change{Payment: w.p, Answer: answer("refund", said.Raw)}
+	change := Change{Payment: w.p, Answers: answer("refund", said.Raw)}
 	w.match(ctx, &change, []Refund{*r}, []payment.Refund{said})
 	ended := len(change.Refunds) > 0 && change.Refunds[0].Status.ended()
 	done := ended && change.Refunds[0].Status == RefundDone
+	waits := w.waitsFor(r)
 	switch {
 	case r.Whole && done:
 		change.Payment.Status = StatusReturned
 	case ended && !done:
 		w.raise(ctx, FindingRefund, "refund "+r.ID)
 	}
-	if r.Whole && !done {
+	if waits && !done {
 		change.Payment.DueAt = w.c.config.Now().Add(w.c.again(r.CreatedAt))
 	}
-	if !r.Whole && !ended {
+	if !waits && !ended {
 		w.postpone(&change, r)
 	}
 	if err := w.save(ctx, change); err != nil {
 		return err
 	}
-	if r.Whole && !done {
+	if waits && !done {
 		return errLater
 	}
 	return nil

@@ -13,14 +13,16 @@ import (
 // rests: the engine knows which payment it was, and its provider what became of it. Nobody is asked
 // for money: a payment that no account of the tenant knows of stays lost, ErrPaymentNotFound. Where
 // an account does not answer, nothing is concluded: payment.ErrUnknown or payment.ErrUnavailable.
+// Money that the order waits to see refunded goes back, unless the provider says that it has.
 //
-// The payer, the key and body of the request, and what was asked to be refunded are lost for good.
+// The payer, the key and body of the request, and who asked for a refund are lost for good.
 func (c *Checkout) Recover(ctx context.Context, tenant string, id inventory.OrderID) error {
 	o, err := c.order(ctx, id, "")
 	if err != nil {
 		return err
 	}
-	if o.Payment == "" || !o.Status.Sold() && o.Status != inventory.StatusPaying {
+	waits := o.Status == inventory.StatusPaying || o.Status == inventory.StatusRefundPending
+	if o.Payment == "" || !o.Status.Sold() && !waits {
 		return &StatusError{o.Status}
 	}
 	_, err = c.store.Payment(ctx, o.Payment)
