@@ -253,8 +253,8 @@ func busFor(t *testing.T) *nats.Conn {
 	require.NoError(t, err)
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	require.True(t, s.ReadyForConnections(10*time.Second))
-	nc, err := nats.Connect("", nats.InProcessServer(s))
+	require.True(t, s.ReadyForConnections(20*time.Second))
+	nc, err := nats.Connect("", nats.InProcessServer(s), nats.Timeout(20*time.Second))
 	require.NoError(t, err)
 	t.Cleanup(nc.Close)
 	return nc
@@ -364,7 +364,7 @@ func (g *gate) overNATS(a asking) reply {
 	for name, value := range a.header {
 		msg.Header.Set(name, value)
 	}
-	answer, err := g.nats.RequestMsg(msg, 10*time.Second)
+	answer, err := g.nats.RequestMsg(msg, 20*time.Second)
 	require.NoError(g.t, err)
 	status, err := strconv.Atoi(answer.Header.Get(headerStatus))
 	require.NoError(g.t, err)

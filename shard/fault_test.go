@@ -52,6 +52,11 @@ func TestStorageFault(t *testing.T) {
 			}
 			wait := time.Duration(50+rand.New(rand.NewPCG(seed, 0)).IntN(200)) * time.Millisecond
 			time.Sleep(wait) // a moment of no meaning
+			eventually(t, func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				return len(orders) > 20
+			}, "selling")
 			d.fail(errDisk)
 			require.ErrorContains(t, <-fault, errDisk.Error())
 			buyers.Wait()
@@ -67,7 +72,6 @@ func TestStorageFault(t *testing.T) {
 			n = openNode(t, config)
 			defer n.Close()
 			requireOrders(t, n.Shard(0), orders)
-			require.Greater(t, len(orders), 20)
 			t.Logf("%d orders, after %v", len(orders), wait)
 		})
 	}

@@ -164,17 +164,19 @@ func readProduct(s *Shard, id inventory.ProductID) (o *inventory.Outcome, err er
 	return o, err
 }
 
-// trade lets buyers act until stop is closed, and gives their history. lead is a shard that leads.
-func trade(t *testing.T, seed uint64, lead *Shard, shards func() []*Shard, stop <-chan struct{}) (
-	history func() []porcupine.Operation,
-) {
-	do(t, lead, product("a", 100_000))
+// trade lets buyers act until stop is closed, and gives their history. do asks whoever leads.
+func trade(
+	seed uint64, do func(func() inventory.Command) *inventory.Outcome,
+	shards func() []*Shard, stop <-chan struct{},
+) (history func() []porcupine.Operation) {
+	do(func() inventory.Command { return product("a", 100_000) })
 	register := product("register", 1)
 	register.Settings.Name = "reserved"
-	do(t, lead, register)
+	do(func() inventory.Command { return register })
 	var orders []inventory.OrderID
 	for i := range 40 {
-		orders = append(orders, do(t, lead, reserve(fmt.Sprint("trade", i), "b")).Order.ID)
+		made := do(func() inventory.Command { return reserve(fmt.Sprint("trade", i), "b") })
+		orders = append(orders, made.Order.ID)
 	}
 	began := time.Now()
 	var trading sync.WaitGroup
@@ -207,7 +209,7 @@ func trade(t *testing.T, seed uint64, lead *Shard, shards func() []*Shard, stop 
 
 func requireLinearizable(t *testing.T, history []porcupine.Operation) {
 	t.Helper()
-	result := porcupine.CheckOperationsTimeout(model.ToModel(), history, 20*time.Second)
+	result := porcupine.CheckOperationsTimeout(model.ToModel(), history, 2*patience)
 	require.Equal(t, porcupine.Ok, result, "%d operations", len(history))
 }
 
@@ -220,7 +222,9 @@ func TestLinearizable(t *testing.T) {
 	defer n.Close()
 	s := n.Shard(0)
 	stop := make(chan struct{})
-	history := trade(t, 1, s, func() []*Shard { return []*Shard{s} }, stop)
+	history := trade(1, func(command func() inventory.Command) *inventory.Outcome {
+		return do(t, s, command())
+	}, func() []*Shard { return []*Shard{s} }, stop)
 	time.AfterFunc(time.Second, func() { close(stop) })
 	all := history()
 	t.Logf("%d operations", len(all))

@@ -25,7 +25,7 @@ func natsConn(t testing.TB) *nats.Conn {
 	ns.Start()
 	t.Cleanup(ns.WaitForShutdown)
 	t.Cleanup(ns.Shutdown)
-	conn, err := nats.Connect("", nats.InProcessServer(ns))
+	conn, err := nats.Connect("", nats.InProcessServer(ns), nats.Timeout(patience))
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
 	return conn
@@ -38,6 +38,7 @@ func testConfig(t testing.TB, dir string) Config {
 		Clock:           clock.New(clock.NewSystem(), slog.Default()),
 		OnFault:         func(err error) { panic(err) },
 		ElectionTimeout: 50 * time.Millisecond,
+		QueueWait:       patience,
 		MemTableBytes:   8 << 20,
 		Logger:          slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
@@ -48,7 +49,7 @@ func openNode(t testing.TB, config Config) *Node {
 	t.Helper()
 	n, err := Open(config)
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	require.NoError(t, n.Ready(ctx))
 	return n

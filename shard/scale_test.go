@@ -50,9 +50,6 @@ func TestMillionOrders(t *testing.T) {
 	t.Logf("restarted from a snapshot of %d MB and the log after it in %v", size>>20, took)
 	require.Equal(t, digest, n.Shard(0).Digest())
 	require.Equal(t, reserves, reserved(n.Shard(0)))
-	if !raced {
-		require.Less(t, took, 10*time.Second) // 5 s on a machine that is not busy
-	}
 	_, err := n.Shard(0).Do(context.Background(), inventory.Entry{Command: reserve("after", "b")})
 	require.NoError(t, err)
 	require.NoError(t, n.Close())
@@ -103,7 +100,7 @@ func snapshotWhileSelling(t *testing.T, s *Shard) {
 	t.Logf("a snapshot of it in %v: it held up the shard for %v; %d single sales meanwhile, "+
 		"p50 %v, worst %v", took, stalled, len(waits), waits[len(waits)/2], waits[len(waits)-1])
 	if !raced {
-		require.Less(t, stalled, 100*time.Millisecond) // 20 ms on a machine that is not busy
+		require.Less(t, stalled, took/4, "it is written beside the sales") // 20 ms of 2 s
 	}
 }
 

@@ -22,7 +22,7 @@ func startNATS(t testing.TB, options *server.Options) *server.Server {
 	s, err := server.NewServer(options)
 	require.NoError(t, err)
 	s.Start()
-	require.True(t, s.ReadyForConnections(10*time.Second))
+	require.True(t, s.ReadyForConnections(20*time.Second))
 	t.Cleanup(func() {
 		s.Shutdown()
 		s.WaitForShutdown()
@@ -33,6 +33,7 @@ func startNATS(t testing.TB, options *server.Options) *server.Server {
 func connect(t testing.TB, url string, options ...nats.Option) *nats.Conn {
 	closed := make(chan struct{})
 	options = append(options,
+		nats.Timeout(20*time.Second),
 		nats.ReconnectBufSize(-1), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond),
 		nats.ClosedHandler(func(*nats.Conn) { close(closed) }))
 	nc, err := nats.Connect(url, options...)

@@ -22,17 +22,25 @@ type replica struct {
 	leading chan bool
 }
 
-// start runs a raft that knows the configuration, until the end of the test.
+// start runs a raft that knows the configuration, until the end of the test. It loses a leader
+// that it has not heard of for 200 ms.
 func start(
 	t *testing.T, group *transport.Group, id raft.ServerID, configuration raft.Configuration,
+) *replica {
+	t.Helper()
+	return startLosing(t, 200*time.Millisecond, group, id, configuration)
+}
+
+// startLosing is start with another time after which a leader is lost.
+func startLosing(
+	t *testing.T, after time.Duration,
+	group *transport.Group, id raft.ServerID, configuration raft.Configuration,
 ) *replica {
 	t.Helper()
 	r := &replica{fsm: newCounter(), leading: make(chan bool, 64)}
 	config := raft.DefaultConfig()
 	config.LocalID = id
-	config.HeartbeatTimeout = 200 * time.Millisecond
-	config.ElectionTimeout = 200 * time.Millisecond
-	config.LeaderLeaseTimeout = 200 * time.Millisecond
+	config.HeartbeatTimeout, config.ElectionTimeout, config.LeaderLeaseTimeout = after, after, after
 	config.CommitTimeout = 20 * time.Millisecond
 	config.TrailingLogs = 0
 	config.NotifyCh = r.leading
@@ -206,7 +214,8 @@ func TestSingleVoterNeedsNoPeer(t *testing.T) {
 
 func TestSnapshotReachesANewNode(t *testing.T) {
 	old, fresh := listen(t, nil), listen(t, nil)
-	leader := start(t, open(t, old, 7), "old", raft.Configuration{
+	const election = 2 * time.Second // the leader is to remain it
+	leader := startLosing(t, election, open(t, old, 7), "old", raft.Configuration{
 		Servers: []raft.Server{{ID: "old", Address: old.Addr()}},
 	})
 	require.True(t, receive(t, leader.leading))
@@ -214,7 +223,7 @@ func TestSnapshotReachesANewNode(t *testing.T) {
 	require.NoError(t, leader.Snapshot().Error())
 
 	group := open(t, fresh, 7)
-	follower := start(t, group, "fresh", raft.Configuration{})
+	follower := startLosing(t, election, group, "fresh", raft.Configuration{})
 	require.NoError(t, leader.AddVoter("fresh", fresh.Addr(), 0, patience).Error())
 	require.NoError(t, leader.apply())
 	follower.fsm.await(2)

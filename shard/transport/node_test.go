@@ -102,7 +102,7 @@ func TestTheRefusedSideIsToldWhy(t *testing.T) {
 func TestSlowPreambleIsClosedAtItsDeadline(t *testing.T) {
 	log := make(lines, 100)
 	node := listen(t, func(c *transport.Config) {
-		c.HandshakeTimeout = 50 * time.Millisecond
+		c.HandshakeTimeout = time.Second // a peer has to be done within it
 		c.Logger = log.logger()
 	})
 	from, to := open(t, listen(t, nil), 7), open(t, node, 7)
