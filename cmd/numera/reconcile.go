@@ -264,7 +264,7 @@ func (r *reconciler) recover(ctx context.Context) error {
 			continue
 		}
 		within, cancel := context.WithTimeout(ctx, recoverPatience)
-		err := r.checkout.Recover(within, "", id)
+		err := r.checkout.Recover(within, id)
 		cancel()
 		switch {
 		case err == nil:

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"numera/engine/inventory"
 	"numera/gateway/payment"
@@ -11,12 +13,14 @@ import (
 
 // Recover brings back the row of an order's payment that PostgreSQL has lost, and moves it until it
 // rests: the engine knows which payment it was, and its provider what became of it. Nobody is asked
-// for money: a payment that no account of the tenant knows of stays lost, ErrPaymentNotFound. Where
-// an account does not answer, nothing is concluded: payment.ErrUnknown or payment.ErrUnavailable.
-// Money that the order waits to see refunded goes back, unless the provider says that it has.
+// for money: a payment that no account knows of stays lost, ErrPaymentNotFound. Where an account
+// does not answer, nothing is concluded: payment.ErrUnknown or payment.ErrUnavailable. Money that
+// the order waits to see refunded goes back, unless the provider says that it has.
 //
-// The payer, the key and body of the request, and who asked for a refund are lost for good.
-func (c *Checkout) Recover(ctx context.Context, tenant string, id inventory.OrderID) error {
+// The payment's tenant is the one of Config.Accounts whose account knows of it, "" for all that
+// have none of their own. The payer, the key and body of the request, and who asked for a refund
+// are lost for good.
+func (c *Checkout) Recover(ctx context.Context, id inventory.OrderID) error {
 	o, err := c.order(ctx, id, "")
 	if err != nil {
 		return err
@@ -29,7 +33,7 @@ func (c *Checkout) Recover(ctx context.Context, tenant string, id inventory.Orde
 	if !errors.Is(err, ErrPaymentNotFound) {
 		return err
 	}
-	a, charge, err := c.whoseCharge(ctx, tenant, o.Payment)
+	tenant, a, charge, err := c.whoseCharge(ctx, o.Payment)
 	if err != nil {
 		return err
 	}
@@ -46,25 +50,27 @@ func (c *Checkout) Recover(ctx context.Context, tenant string, id inventory.Orde
 	return c.Advance(ctx, p.ID) // which looks the charge up, since it has not made the row itself
 }
 
-// whoseCharge asks all accounts for a payment's charge.
+// whoseCharge asks all accounts of all tenants for a payment's charge.
 func (c *Checkout) whoseCharge(
-	ctx context.Context, tenant string, id inventory.PaymentID,
-) (a *account, charge payment.Charge, err error) {
+	ctx context.Context, id inventory.PaymentID,
+) (tenant string, a *account, charge payment.Charge, err error) {
 	silent := error(nil)
-	for _, a := range c.of(tenant) {
-		err := a.call(ctx, func(ctx context.Context, p payment.Provider) (err error) {
-			charge, err = p.LookUp(ctx, payment.Reference{Payment: string(id)})
-			return err
-		})
-		if err == nil {
-			return a, charge, nil
-		}
-		if !errors.Is(err, payment.ErrNotFound) {
-			silent = err
+	for _, tenant := range slices.Sorted(maps.Keys(c.accounts)) {
+		for _, a := range c.accounts[tenant] {
+			err := a.call(ctx, func(ctx context.Context, p payment.Provider) (err error) {
+				charge, err = p.LookUp(ctx, payment.Reference{Payment: string(id)})
+				return err
+			})
+			if err == nil {
+				return tenant, a, charge, nil
+			}
+			if !errors.Is(err, payment.ErrNotFound) {
+				silent = err
+			}
 		}
 	}
 	if silent != nil {
-		return nil, payment.Charge{}, fmt.Errorf("order: recover: %w", silent)
+		return "", nil, payment.Charge{}, fmt.Errorf("order: recover: %w", silent)
 	}
-	return nil, payment.Charge{}, ErrPaymentNotFound
+	return "", nil, payment.Charge{}, ErrPaymentNotFound
 }

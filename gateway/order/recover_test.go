@@ -35,10 +35,10 @@ func TestRecover(t *testing.T) {
 
 	checkout := m.newCheckout()
 	for range 2 { // the second time there is nothing to do
-		require.NoError(t, checkout.Recover(t.Context(), tenant, paid))
-		require.NoError(t, checkout.Recover(t.Context(), tenant, pending))
-		require.ErrorIs(t, checkout.Recover(t.Context(), tenant, held), order.ErrPaymentNotFound)
-		require.ErrorIs(t, checkout.Recover(t.Context(), tenant, unpaid), order.ErrOrderStatus)
+		require.NoError(t, checkout.Recover(t.Context(), paid))
+		require.NoError(t, checkout.Recover(t.Context(), pending))
+		require.ErrorIs(t, checkout.Recover(t.Context(), held), order.ErrPaymentNotFound)
+		require.ErrorIs(t, checkout.Recover(t.Context(), unpaid), order.ErrOrderStatus)
 	}
 	require.EqualValues(t, 2*price, m.audit(paid))
 	p := m.payment(m.order(pending).Payment)
@@ -46,6 +46,31 @@ func TestRecover(t *testing.T) {
 	require.NotEmpty(t, p.Action.PixCode, "it can still be paid")
 	require.Equal(t, 2, m.count("SELECT count(*) FROM payments"))
 	require.Empty(t, m.psp.Payment("0198f3c2d4e5f6a7b8c9d0e1fh"), "nobody was asked for money")
+}
+
+// TestRecoverAllTenants brings each payment back to the tenant whose account has its money.
+func TestRecoverAllTenants(t *testing.T) {
+	t.Parallel()
+	m := open(t)
+	var other payment.Provider
+	m.second, other = m.startProvider("second")
+	m.config.Accounts["outra"] = []order.Account{{Provider: other, ID: accountID}}
+	m.checkout = m.newCheckout()
+	ids := map[string]inventory.OrderID{tenant: m.reserve(1), "outra": m.reserve(1)}
+	for name, id := range ids {
+		r := request(id, "k", payment.MethodCard)
+		r.Tenant = name
+		require.Equal(t, order.StatusCaptured, m.pay(r).Status)
+	}
+	m.lose(ids[tenant], ids["outra"])
+	down := simulator.Fault{Kind: simulator.ErrorBefore, On: simulator.OnLookUp, Times: 1}
+	require.NoError(t, m.second.Script(down))
+	require.ErrorIs(t, m.checkout.Recover(t.Context(), ids["outra"]), payment.ErrUnknown)
+	for name, id := range ids {
+		require.NoError(t, m.checkout.Recover(t.Context(), id))
+		require.Equal(t, name, m.payment(m.order(id).Payment).Tenant)
+		require.EqualValues(t, price, m.audit(id))
+	}
 }
 
 // TestRecoverWhatGoesBack empties PostgreSQL while the engine waits for money to go back that came
@@ -93,8 +118,8 @@ func TestRecoverWhatGoesBack(t *testing.T) {
 			id, charge := m.tooLate(c.method)
 			c.before(m, charge)
 			m.lose(id)
-			require.NoError(t, m.checkout.Recover(t.Context(), tenant, id))
-			again := m.checkout.Recover(t.Context(), tenant, id)
+			require.NoError(t, m.checkout.Recover(t.Context(), id))
+			again := m.checkout.Recover(t.Context(), id)
 			require.True(t, again == nil || errors.Is(again, order.ErrOrderStatus), "%v", again)
 			if c.then != nil {
 				c.then(m, charge)
