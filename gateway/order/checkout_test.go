@@ -20,6 +20,7 @@ func TestCardIsCapturedAtConfirmation(t *testing.T) {
 	id := m.reserve(3)
 	p := m.pay(request(id, "k", payment.MethodCard))
 	require.Equal(t, order.StatusCaptured, p.Status)
+	require.Equal(t, int64(2), p.Version, "two statements: made, and captured")
 	require.Equal(t, inventory.StatusPaid, m.order(id).Status)
 	require.Equal(t, int64(3*price), m.audit(id))
 	require.Equal(t, []string{"payment.authorised", "payment.captured"},

@@ -62,7 +62,7 @@ func (w *walk) observe(ctx context.Context, call string, charge payment.Charge) 
 	next := w.p
 	next.Status = becomes(&w.p, &charge)
 	next.Reference = charge.Provider
-	change := Change{Answer: answer(call, charge.Raw)}
+	change := Change{Answers: answer(call, charge.Raw)}
 	switch next.Status {
 	case StatusPending:
 		next.Action, next.LapsesAt = charge.Action, charge.LapsesAt
@@ -97,6 +97,10 @@ func (w *walk) observe(ctx context.Context, call string, charge payment.Charge) 
 		next.Status != StatusPending {
 		return w.unmoved(&charge)
 	}
+	if next.Status == StatusAuthorised && w.alone && w.p.Version == 1 &&
+		w.p.Policy.CaptureAt == CaptureAtConfirmation {
+		return w.keep(change)
+	}
 	return w.save(ctx, change)
 }
 
@@ -128,9 +132,9 @@ func (w *walk) differs(c *payment.Charge) string {
 	return ""
 }
 
-func answer(call string, raw []byte) *Answer {
+func answer(call string, raw []byte) []Answer {
 	if len(raw) == 0 {
 		return nil
 	}
-	return &Answer{Call: call, Body: raw}
+	return []Answer{{Call: call, Body: raw}}
 }

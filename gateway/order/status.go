@@ -61,8 +61,9 @@ var asked = []Status{StatusPending, StatusAuthorised, StatusSettled, StatusDecli
 // rules is the state machine. What has become of the provider's side while ours was elsewhere is in
 // it too: a Pix can settle after it was voided.
 var rules = map[Status]rule{
+	// A card's sale is one step from here, if nothing comes between: see walk.keep.
 	StatusCreated: {false, true, QueuePayment, append([]Status{
-		StatusBegun, StatusCleared, StatusReview, StatusRejected,
+		StatusBegun, StatusCleared, StatusReview, StatusRejected, StatusCaptured,
 	}, asked...)},
 	StatusBegun: {
 		false, true, QueuePayment,

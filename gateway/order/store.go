@@ -72,8 +72,8 @@ type Secret struct {
 
 // Change is all that one step writes.
 type Change struct {
-	Payment Payment // as it should be; its Version is the one that was read
-	Answer  *Answer // what the provider said, if it was asked
+	Payment Payment  // as it should be; its Version is the one that was read
+	Answers []Answer // what the provider said, if it was asked
 	Events  []Event
 	Refunds []Refund // new ones, and changed ones
 	// WakeSiblings makes the order's other payments due that wait for the buyer: they can no longer

@@ -26,6 +26,9 @@ type walk struct {
 	// that came later find out by themselves that it is paid.
 	alone bool
 
+	// kept is the change to authorised that is not written yet: see keep.
+	kept *Change
+
 	refund string // the id of a refund that this walk has made: it has never been asked for either
 }
 
@@ -96,7 +99,7 @@ func (w *walk) load(ctx context.Context, id inventory.PaymentID) error {
 	if err != nil {
 		return err
 	}
-	w.p, w.untouched, w.alone, w.refund = p, time.Time{}, false, ""
+	w.p, w.untouched, w.alone, w.kept, w.refund = p, time.Time{}, false, nil, ""
 	return nil
 }
 
@@ -136,6 +139,36 @@ func (w *walk) step(ctx context.Context) error {
 
 // save writes a change, whose payment is a copy of w.p with what has become of it.
 func (w *walk) save(ctx context.Context, change Change) error {
+	w.complete(&change)
+	if kept := w.kept; kept != nil && change.Payment.Status == StatusCaptured {
+		change.Answers = append(kept.Answers, change.Answers...)
+		change.Events = append(kept.Events, change.Events...)
+	} else if kept != nil {
+		saved, err := w.c.store.Save(ctx, *kept)
+		if err != nil {
+			return err
+		}
+		change.Payment.Version = saved.Version
+	}
+	saved, err := w.c.store.Save(ctx, change)
+	if err != nil {
+		return err
+	}
+	w.p, w.kept = saved, nil
+	return nil
+}
+
+// keep goes on with a change to authorised without writing it: what comes next is to confirm and to
+// capture, and then one statement tells all. A walk that begins at the row again finds the charge
+// at the provider.
+func (w *walk) keep(change Change) error {
+	w.complete(&change)
+	w.p, w.kept = change.Payment, &change
+	return nil
+}
+
+// complete adds to a change when the payment is due again, and what it resolves.
+func (w *walk) complete(change *Change) {
 	next := &change.Payment
 	if was := w.p.Status; !was.may(next.Status) {
 		panic("order: " + string(was) + " becomes " + string(next.Status))
@@ -151,12 +184,6 @@ func (w *walk) save(ctx context.Context, change Change) error {
 	if w.p.Status.MayPay() && !next.Status.MayPay() && now.After(w.p.ExpiresAt) {
 		change.Resolves = FindingOverdue
 	}
-	saved, err := w.c.store.Save(ctx, change)
-	if err != nil {
-		return err
-	}
-	w.p = saved
-	return nil
 }
 
 // keepsDue says that the step has said itself when the payment is due again.

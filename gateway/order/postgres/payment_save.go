@@ -159,14 +159,14 @@ func paymentOf[T any](h *hanging[T]) string { return h.payment }
 
 // addHanging adds what hangs on the changes.
 func addHanging(args named, all []*saving) {
-	var answers []*hanging[*order.Answer]
+	var answers []*hanging[order.Answer]
 	var events []*hanging[order.Event]
 	var refunds []*order.Refund
 	var wakes, resolves []*order.Change
 	for _, s := range all {
 		id := string(s.change.Payment.ID)
-		if s.change.Answer != nil {
-			answers = append(answers, &hanging[*order.Answer]{id, s.change.Answer})
+		for _, answer := range s.change.Answers {
+			answers = append(answers, &hanging[order.Answer]{id, answer})
 		}
 		for _, event := range s.change.Events {
 			events = append(events, &hanging[order.Event]{id, event})
@@ -182,8 +182,8 @@ func addHanging(args named, all []*saving) {
 		}
 	}
 	args["answer_of"] = column(answers, paymentOf)
-	args["answer_call"] = column(answers, func(h *hanging[*order.Answer]) string { return h.it.Call })
-	args["answer_body"] = column(answers, func(h *hanging[*order.Answer]) string {
+	args["answer_call"] = column(answers, func(h *hanging[order.Answer]) string { return h.it.Call })
+	args["answer_body"] = column(answers, func(h *hanging[order.Answer]) string {
 		return string(h.it.Body)
 	})
 	args["event_of"] = column(events, paymentOf)

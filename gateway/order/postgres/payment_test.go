@@ -84,7 +84,7 @@ func TestPaymentsKeepWhatTheyAreGiven(t *testing.T) {
 		DueAt: p.ExpiresAt, CreatedAt: p.CreatedAt,
 	}
 	saved, err := store.Save(ctx, order.Change{
-		Payment: p, Answer: &order.Answer{Call: "authorise", Body: []byte(`{"a": 1}`)},
+		Payment: p, Answers: []order.Answer{{Call: "authorise", Body: []byte(`{"a": 1}`)}},
 		Events: []order.Event{order.EventCaptured}, Refunds: []order.Refund{refund},
 	})
 	require.NoError(t, err)

@@ -75,6 +75,7 @@ BEGIN
     IF OLD.status || '>' || NEW.status = ANY (ARRAY[
         'created>begun', 'created>cleared', 'created>review', 'created>rejected',
         'created>pending', 'created>authorised', 'created>settled', 'created>declined',
+        'created>captured',
         'begun>cleared', 'begun>review', 'begun>rejected', 'begun>pending', 'begun>authorised',
         'begun>settled', 'begun>declined',
         'cleared>rejected', 'cleared>pending', 'cleared>authorised', 'cleared>settled',
