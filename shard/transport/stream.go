@@ -25,6 +25,7 @@ type stream struct {
 	// raft's transport has two kinds of goroutines that it does not wait for:
 	// one listens, and each incoming connection has a handler, which closes it.
 	listening sync.WaitGroup
+	heard     sync.Once // by whoever listens: that it is over
 	handlers  sync.WaitGroup
 
 	mu       sync.Mutex
@@ -52,13 +53,13 @@ func newStream(node *Node, group GroupID) *stream {
 }
 
 // Accept implements net.Listener for raft's listening goroutine, which ends when it
-// has got an error after Close.
+// has got an error after Close. On a busy machine it may ask once more before it does.
 func (s *stream) Accept() (net.Conn, error) {
 	select {
 	case conn := <-s.offered:
 		return conn, nil
 	case <-s.closing.Done():
-		s.listening.Done()
+		s.heard.Do(s.listening.Done)
 		return nil, net.ErrClosed
 	}
 }
