@@ -92,6 +92,30 @@ func TestJobsTakeUp(t *testing.T) {
 	}, 20*time.Second, 10*time.Millisecond)
 }
 
+// TestJobsOfTheKilled leaves a job as a process does that is killed while it has it: after 40 s
+// another takes it up.
+func TestJobsOfTheKilled(t *testing.T) {
+	t.Parallel()
+	m := open(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	c, err := order.New((&breakage{at: 4, mode: killAfter, cancel: cancel}).apply(m.config))
+	require.NoError(t, err)
+	p, _, err := c.Pay(ctx, request(m.reserve(1), "k", payment.MethodCard))
+	require.NoError(t, err)
+	jobs, err := postgres.NewJobs(postgres.JobsConfig{Pool: m.pool, Checkout: m.checkout})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		handed, err := jobs.Sweep(t.Context())
+		return err == nil && handed == 1
+	}, 10*time.Second, 10*time.Millisecond)
+	_, err = m.pool.Exec(t.Context(), `UPDATE river_job SET state = 'running', attempt = 1,
+		attempted_at = now() - interval '41 s', attempted_by = '{killed}'`)
+	require.NoError(t, err)
+	m.work()
+	m.reaches(p.ID, order.StatusCaptured)
+	require.Equal(t, int64(price), m.audit(p.Order))
+}
+
 // TestDeadLetters fails for good, is found, and is replayed when the reason has gone.
 func TestDeadLetters(t *testing.T) {
 	t.Parallel()

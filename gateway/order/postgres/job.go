@@ -31,9 +31,11 @@ type JobsConfig struct {
 const (
 	defaultWorkers  = 8
 	defaultAttempts = 10
-	jobTimeout      = time.Minute
-	// rescueAfter is when the job of a process that was killed is taken up by another.
-	rescueAfter = 2 * time.Minute
+	// jobTimeout is room for three calls to a provider that takes its time: so every job of one that
+	// answers at all gets somewhere.
+	jobTimeout = 30 * time.Second
+	// rescueAfter is when the job of a process that was killed is taken up by another: see DESIGN.md.
+	rescueAfter = jobTimeout + 10*time.Second
 	// longestSnooze bounds how long a job waits that fails for a reason which will end by itself.
 	longestSnooze = time.Minute
 	stopPatience  = 20 * time.Second
