@@ -2,6 +2,7 @@ package order
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"numera/engine/inventory"
@@ -85,8 +86,8 @@ type Change struct {
 
 // Answer is a provider's whole answer to one call.
 type Answer struct {
-	Call string // authorise, capture, void, refund, look_up
-	Body []byte // JSON
+	Call string          `json:"call"` // authorise, capture, void, refund, look_up
+	Body json.RawMessage `json:"body"`
 }
 
 // Event is what the rest of the world is told of a payment, in the vocabulary of the engine's

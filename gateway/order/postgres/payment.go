@@ -66,7 +66,12 @@ var mayPay = func() (may []string) {
 // and not too many others of the order are under way. It says what of that was not so.
 var createStatement = newTemplate(`
 WITH asked AS (
-	SELECT * FROM unnest(@id::text[], @tenant::text[], @day::int[], @order::uuid[], @buyer::text[],
+	SELECT a.*,
+		EXISTS (SELECT FROM orders AS o
+			WHERE o.day = date '1970-01-01' + a.day AND o.id = a.order_id) AS known,
+		(SELECT count(*) FROM payments AS p
+			WHERE p.order_id = a.order_id AND p.status = ANY (@may_pay)) AS attempts
+	FROM unnest(@id::text[], @tenant::text[], @day::int[], @order::uuid[], @buyer::text[],
 		@key::text[], @fingerprint::bytea[], @method::text[], @provider::text[], @account::text[],
 		@capture_at::text[], @late::text[], @currency::text[], @amount::bigint[], @status::text[],
 		@expires_at::timestamptz[], @due_at::timestamptz[], @created_at::timestamptz[],
@@ -74,27 +79,20 @@ WITH asked AS (
 	AS a (id, tenant, day, order_id, buyer, key, fingerprint, method, provider, account, capture_at,
 		late, currency, amount, status, expires_at, due_at, created_at, card_token, name, email,
 		document, phone)
-), looked AS (
-	SELECT a.id,
-		EXISTS (SELECT FROM orders AS o
-			WHERE o.day = date '1970-01-01' + a.day AND o.id = a.order_id) AS known,
-		(SELECT count(*) FROM payments AS p
-			WHERE p.order_id = a.order_id AND p.status = ANY (@may_pay)) AS attempts
-	FROM asked AS a
 ), made AS (
 	INSERT INTO payments (id, tenant, order_day, order_id, buyer, key, fingerprint, method, provider,
 		account, capture_at, late, currency, amount, status, expires_at, due_at, created_at)
 	SELECT id, tenant, date '1970-01-01' + day, order_id, buyer, key, fingerprint, method,
 		nullif(provider, ''), account, capture_at, late, currency, amount, status, expires_at, due_at,
 		created_at
-	FROM asked JOIN looked USING (id) WHERE known AND attempts < @most
+	FROM asked WHERE known AND attempts < @most
 	ON CONFLICT (order_id, key) DO NOTHING
 	RETURNING id
 ), secret AS (
 	INSERT INTO payers (payment, card_token, name, email, document, phone)
 	SELECT id, card_token, name, email, document, phone FROM made JOIN asked USING (id)
 )
-SELECT id, EXISTS (SELECT FROM made WHERE made.id = looked.id) AS new, known, attempts FROM looked`)
+SELECT id, EXISTS (SELECT FROM made WHERE made.id = asked.id) AS new, known, attempts FROM asked`)
 
 // Create implements order.Store.
 func (s *Payments) Create(

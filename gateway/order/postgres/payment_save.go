@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -26,22 +27,20 @@ WITH changed AS (
 	FROM unnest(@id::text[], @version::bigint[], @status::text[], @reference::text[],
 		@captured::bigint[], @refunding::bigint[], @refunded::bigint[], @return_to_stock::bool[],
 		@action::text[], @declined_by::text[], @expires_at::timestamptz[],
-		@lapses_at::timestamptz[], @due_at::timestamptz[])
+		@lapses_at::timestamptz[], @due_at::timestamptz[], @answers::text[], @events::text[])
 		AS a (id, version, status, reference, captured, refunding, refunded, return_to_stock, action,
-			declined_by, expires_at, lapses_at, due_at)
+			declined_by, expires_at, lapses_at, due_at, answers, events)
 	WHERE p.id = a.id AND p.version = a.version
 	RETURNING p.id, p.order_id, p.tenant, p.provider, p.currency, p.amount, p.captured, p.refunded,
-		p.version, p.updated_at
+		p.version, p.updated_at, a.answers, a.events
 ), answered AS (
 	INSERT INTO provider_answers (payment, call, body)
-	SELECT id, call, body::jsonb
-	FROM unnest(@answer_of::text[], @answer_call::text[], @answer_body::text[])
-		WITH ORDINALITY AS g (id, call, body, n) JOIN changed USING (id) ORDER BY n
+	SELECT id, answer ->> 'call', answer -> 'body'
+	FROM changed, jsonb_array_elements(answers::jsonb) AS answer
 ), told AS (
 	INSERT INTO payment_events (kind, payment, order_id, tenant, currency, amount, captured, refunded)
 	SELECT kind, id, order_id, tenant, currency, amount, captured, refunded
-	FROM unnest(@event_of::text[], @event::text[]) WITH ORDINALITY AS g (id, kind, n)
-		JOIN changed USING (id) ORDER BY n
+	FROM changed, unnest(string_to_array(events, ' ')) AS kind
 ), given AS (
 	INSERT INTO refunds AS r (id, payment, provider, key, fingerprint, reference, currency, amount,
 		whole, reason, asked_by, status, due_at, created_at)
@@ -73,6 +72,7 @@ SELECT id, version, updated_at FROM changed`)
 type saving struct {
 	change  *order.Change
 	action  *string   // of the payment, as JSON
+	answers string    // all of them, as JSON
 	version int64     // of the row; 0: it was not as it was read
 	updated time.Time // likewise
 }
@@ -89,6 +89,11 @@ func (s *Payments) Save(ctx context.Context, c order.Change) (order.Payment, err
 		text := string(action)
 		saving.action = &text
 	}
+	answers, err := json.Marshal(append([]order.Answer{}, c.Answers...)) // [], not null
+	if err != nil {
+		return order.Payment{}, fmt.Errorf("postgres: save payment: %w", err)
+	}
+	saving.answers = string(answers)
 	if err := s.saves.do(ctx, saving); err != nil {
 		return order.Payment{}, fmt.Errorf("postgres: save payment: %w", err)
 	}
@@ -144,33 +149,24 @@ func saveColumns(all []*saving) named {
 		"expires_at":  instant(func(p *order.Payment) time.Time { return p.ExpiresAt }),
 		"lapses_at":   instant(func(p *order.Payment) time.Time { return p.LapsesAt }),
 		"due_at":      instant(func(p *order.Payment) time.Time { return p.DueAt }),
+		"answers":     column(all, func(s *saving) string { return s.answers }),
+		"events": column(all, func(s *saving) string {
+			var words []string
+			for _, event := range s.change.Events {
+				words = append(words, string(event))
+			}
+			return strings.Join(words, " ")
+		}),
 	}
 	addHanging(args, all)
 	return args
 }
 
-// hanging is something that hangs on a change.
-type hanging[T any] struct {
-	payment string
-	it      T
-}
-
-func paymentOf[T any](h *hanging[T]) string { return h.payment }
-
-// addHanging adds what hangs on the changes.
+// addHanging adds what hangs on the changes and seldom does.
 func addHanging(args named, all []*saving) {
-	var answers []*hanging[order.Answer]
-	var events []*hanging[order.Event]
 	var refunds []*order.Refund
 	var wakes, resolves []*order.Change
 	for _, s := range all {
-		id := string(s.change.Payment.ID)
-		for _, answer := range s.change.Answers {
-			answers = append(answers, &hanging[order.Answer]{id, answer})
-		}
-		for _, event := range s.change.Events {
-			events = append(events, &hanging[order.Event]{id, event})
-		}
 		for i := range s.change.Refunds {
 			refunds = append(refunds, &s.change.Refunds[i])
 		}
@@ -181,13 +177,6 @@ func addHanging(args named, all []*saving) {
 			resolves = append(resolves, s.change)
 		}
 	}
-	args["answer_of"] = column(answers, paymentOf)
-	args["answer_call"] = column(answers, func(h *hanging[order.Answer]) string { return h.it.Call })
-	args["answer_body"] = column(answers, func(h *hanging[order.Answer]) string {
-		return string(h.it.Body)
-	})
-	args["event_of"] = column(events, paymentOf)
-	args["event"] = column(events, func(h *hanging[order.Event]) string { return string(h.it) })
 	subject := func(c *order.Change) string { return string(c.Payment.ID) }
 	args["wakes"], args["resolved"] = column(wakes, subject), column(resolves, subject)
 	args["resolves"] = column(resolves, func(c *order.Change) string { return c.Resolves })
