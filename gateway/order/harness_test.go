@@ -59,10 +59,11 @@ func startEngine() (stop func(), err error) {
 		return nil, err
 	}
 	bus.Start()
-	if !bus.ReadyForConnections(10 * time.Second) {
+	if !bus.ReadyForConnections(30 * time.Second) {
 		return nil, errors.New("NATS does not start")
 	}
-	conn, err := nats.Connect("", nats.InProcessServer(bus), nats.ReconnectBufSize(-1))
+	conn, err := nats.Connect("", nats.InProcessServer(bus), nats.ReconnectBufSize(-1),
+		nats.Timeout(30*time.Second))
 	if err != nil {
 		return nil, err
 	}

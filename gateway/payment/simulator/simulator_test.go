@@ -119,8 +119,12 @@ func TestFaults(t *testing.T) {
 			w := newWorld(t, simulator.Config{})
 			w.authorised(card("before")) // so that the connection is an old one
 			w.script(simulator.Fault{Kind: row.kind, On: simulator.OnAuthorise, Times: 2})
+			client := w.Client
+			if row.kind == simulator.TimeoutBefore || row.kind == simulator.TimeoutAfter {
+				client = w.hasty
+			}
 			for range 2 {
-				_, err := w.Authorise(ctx, card("p1"))
+				_, err := client.Authorise(ctx, card("p1"))
 				require.ErrorIs(t, err, row.fails)
 			}
 			found, err := w.LookUp(ctx, payment.Reference{Payment: "p1"})
@@ -162,14 +166,14 @@ func TestEffectComesAlsoWhenNobodyWaits(t *testing.T) {
 	w.script(simulator.Fault{
 		Kind: simulator.Slow, On: simulator.OnAuthorise, DelayMilli: 3 * impatience.Milliseconds(),
 	})
-	_, err := w.Authorise(ctx, card("p1"))
+	_, err := w.hasty.Authorise(ctx, card("p1"))
 	require.ErrorIs(t, err, payment.ErrUnknown)
 	_, err = w.LookUp(ctx, payment.Reference{Payment: "p1"})
 	require.ErrorIs(t, err, payment.ErrUnknown)
 	require.Eventually(t, func() bool {
 		c, err := w.LookUp(ctx, payment.Reference{Payment: "p1"})
 		return err == nil && c.Status == payment.StatusAuthorised
-	}, 5*time.Second, 10*time.Millisecond)
+	}, patience, 10*time.Millisecond)
 }
 
 func TestFaultsOfOnePaymentLeaveOthersAlone(t *testing.T) {
@@ -259,7 +263,7 @@ func TestPixIsPaidOnceAndAlsoTooLate(t *testing.T) {
 	require.Eventually(t, func() bool {
 		c, err := w.LookUp(ctx, c.Reference)
 		return err == nil && c.Status == payment.StatusCaptured && c.Captured == reais(1990)
-	}, 5*time.Second, 5*time.Millisecond)
+	}, patience, 5*time.Millisecond)
 }
 
 func TestAuthorisationLapses(t *testing.T) {
@@ -302,7 +306,7 @@ func TestRefundFails(t *testing.T) {
 	require.Eventually(t, func() bool {
 		c, err := w.LookUp(ctx, c.Reference)
 		return err == nil && c.Refunded == reais(1990) && len(c.Refunds) == 3
-	}, 5*time.Second, 5*time.Millisecond)
+	}, patience, 5*time.Millisecond)
 }
 
 func TestItRemembersInItsFile(t *testing.T) {
@@ -352,7 +356,7 @@ func TestNothingIsDoneThatWouldBeForgotten(t *testing.T) {
 		_, err := client.Authorise(ctx, card("p1"))
 		answered <- err
 	}()
-	require.Eventually(t, func() bool { return len(server.Calls("p1")) == 1 }, 5*time.Second,
+	require.Eventually(t, func() bool { return len(server.Calls("p1")) == 1 }, patience,
 		time.Millisecond)
 	require.NoError(t, server.Close())
 	require.ErrorIs(t, <-answered, payment.ErrUnknown)
@@ -388,11 +392,11 @@ func TestManyAtOnce(t *testing.T) {
 		require.Equal(t, int64(1990), s.Captured)
 	}
 	require.Eventually(t, func() bool { return w.server.Deliveries().Waiting == 0 },
-		10*time.Second, 10*time.Millisecond)
+		patience, 10*time.Millisecond)
 }
 
 func (w *world) buy(id string) error {
-	patient, stop := context.WithTimeout(ctx, 10*time.Second)
+	patient, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	for {
 		c, err := w.Authorise(patient, card(id))

@@ -33,7 +33,7 @@ func TestWebhooksTellWhatHappened(t *testing.T) {
 func TestWebhookFaults(t *testing.T) {
 	w := newWorld(t, signed)
 	play := func(id string, kind simulator.FaultKind) {
-		w.script(simulator.Fault{Kind: kind, Payment: id, DelayMilli: 20})
+		w.script(simulator.Fault{Kind: kind, Payment: id, DelayMilli: 500})
 		w.captured(card(id))
 	}
 	play("p1", simulator.WebhookNone)
@@ -70,7 +70,7 @@ func TestWebhookIsSentUntilItIsAccepted(t *testing.T) {
 	w.hears("charge.authorised")
 	require.Eventually(t, func() bool {
 		return w.server.Deliveries() == simulator.Deliveries{Delivered: 1, Refused: 2}
-	}, 5*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 }
 
 func TestSignatures(t *testing.T) {

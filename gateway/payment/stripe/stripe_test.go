@@ -88,7 +88,7 @@ func start(t *testing.T, answers map[string]answer) (*stripe.Provider, *api) {
 	p := stripe.New(stripe.Config{
 		SecretKey: "sk_test_secret", Account: "acct_1", URL: server.URL,
 		WebhookSecrets: []string{"whsec_old", "whsec_new"},
-		Exchange:       exchange.Config{Timeout: 200 * time.Millisecond},
+		Exchange:       exchange.Config{Timeout: 2 * time.Second},
 	})
 	t.Cleanup(func() { p.Close(); server.Close() })
 	return p, a
