@@ -52,7 +52,7 @@ type Config struct {
 	// confirm is shipped and refunded without any.
 	Payments Payments
 
-	// Paying is how many payments may be under way at once; one more is overloaded. Default 256.
+	// Paying is how many payments may be under way at once; one more is overloaded. Default 512.
 	Paying int
 
 	// Desk is where persons look after payments. Required with Payments.
@@ -77,7 +77,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.IdleTimeout, 75*time.Second)
 	setDefault(&c.Connections, 1<<16)
 	setDefault(&c.NATSWorkers, 1024)
-	setDefault(&c.Paying, 256)
+	setDefault(&c.Paying, 512)
 	setDefault(&c.Burst, max(1, int(c.RatePerSecond)))
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()

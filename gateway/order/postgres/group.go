@@ -20,6 +20,9 @@ type group[T any] struct {
 	write func(ctx context.Context, together []*T) error
 	// key tells those apart that must not be written by one statement, as they may be about one row.
 	key func(*T) string
+	// most is how many statements may be under way at once: 1 makes the largest of what comes, 2 has
+	// one executed while another waits for the disk.
+	most int
 
 	mu      sync.Mutex
 	waiting []*passenger[T]
@@ -31,10 +34,8 @@ type passenger[T any] struct {
 	done chan error
 }
 
-const (
-	mostFlights  = 2   // one is executed while another waits for the disk
-	mostTogether = 128 // so that the first does not wait long for the last
-)
+// mostTogether is how many one statement writes, so that the first does not wait long for the last.
+const mostTogether = 128
 
 // do has it written. It belongs to the group: after an error it may have been written, or be written
 // still, and must not be looked at.
@@ -42,7 +43,7 @@ func (g *group[T]) do(ctx context.Context, it *T) error {
 	p := &passenger[T]{it: it, done: make(chan error, 1)}
 	g.mu.Lock()
 	g.waiting = append(g.waiting, p)
-	if g.flights < mostFlights {
+	if g.flights < g.most {
 		g.flights++
 		go g.fly()
 	}

@@ -9,7 +9,7 @@ type Group struct{ group[int] }
 func NewGroup(
 	write func(ctx context.Context, together []*int) error, key func(*int) string,
 ) *Group {
-	return &Group{group[int]{write: write, key: key}}
+	return &Group{group[int]{write: write, key: key, most: 2}}
 }
 
 // Do is do.

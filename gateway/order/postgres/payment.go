@@ -36,13 +36,13 @@ func NewPayments(pool *pgxpool.Pool, patience time.Duration) *Payments {
 	}
 	s := &Payments{pool: pool, orders: NewOrders(pool), patience: patience}
 	// Attempts of one order are counted, and change each other.
-	s.creates = group[creation]{write: s.createAll, key: func(c *creation) string {
+	s.creates = group[creation]{write: s.createAll, most: 2, key: func(c *creation) string {
 		return string(c.payment.Order[:])
 	}}
-	s.saves = group[saving]{write: s.saveAll, key: func(s *saving) string {
+	s.saves = group[saving]{write: s.saveAll, most: 1, key: func(s *saving) string {
 		return string(s.change.Payment.Order[:])
 	}}
-	s.receipts = group[receipt]{write: s.receiveAll, key: func(r *receipt) string {
+	s.receipts = group[receipt]{write: s.receiveAll, most: 1, key: func(r *receipt) string {
 		return r.webhook.Tenant + " " + r.webhook.Provider + " " + r.webhook.Event
 	}}
 	return s
