@@ -164,8 +164,9 @@ func (s *Payments) createAll(ctx context.Context, all []*creation) error {
 	return s.pool.SendBatch(ctx, &batch).Close()
 }
 
-// rowPatience is how long a payment waits for the row of its order: some rounds of the follower.
-const rowPatience = 300 * time.Millisecond
+// rowPatience is how long a payment waits for the row of its order: many rounds of the follower, since
+// to write it here when the follower is slow would make it slower.
+const rowPatience = 2 * time.Second
 
 // young is how far the rows of orders may lag behind the engine without costing a round trip.
 const young = 2 * time.Second
