@@ -44,9 +44,9 @@ type Engine struct {
 	recycling sync.Mutex
 	recycled  []*inventory.Outcome // to be used again by Apply
 
-	nextDeadline atomic.Int64 // Unix milliseconds; 0: none
-	products     sync.Map     // inventory.ProductID → *published
-	bySlot       []*published // the same, for the apply goroutine
+	nextDeadline atomic.Int64                 // Unix milliseconds; 0: none
+	products     sync.Map                     // inventory.ProductID → *published
+	bySlot       []*[publishedPiece]published // the same, for the apply goroutine
 }
 
 // pending is a step of the run. Without a portion there is no work to wait for.
@@ -248,7 +248,7 @@ func (e *Engine) Restore(r io.Reader) error {
 	e.products.Clear()
 	e.bySlot = nil
 	for _, p := range state.Products() {
-		e.publish(p.Slot(), p.View())
+		e.publish(p.Slot(), p.Standing())
 	}
 	deadline, _ := state.NextDeadline()
 	e.nextDeadline.Store(deadline)

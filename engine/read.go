@@ -12,11 +12,14 @@ import (
 
 // published is what readers see of a product without waiting for the apply goroutine.
 type published struct {
-	view atomic.Pointer[inventory.ProductView]
+	standing atomic.Pointer[inventory.Standing]
 
 	mu      sync.Mutex // held while numbers are frozen anew
 	numbers atomic.Pointer[numbers]
 }
+
+// publishedPiece is how many products stand side by side, so that they can be found by their slots.
+const publishedPiece = 256
 
 // numbers are a product's taken numbers at one version.
 type numbers struct {
@@ -25,17 +28,19 @@ type numbers struct {
 	at    time.Time
 }
 
-// publish shows readers a new view. It finds a known product by its slot: a batch that touches
-// many would look up as many names. The apply goroutine calls it.
-func (e *Engine) publish(slot uint32, view *inventory.ProductView) {
-	if int(slot) < len(e.bySlot) {
-		e.bySlot[slot].view.Store(view)
-		return
+// publish shows readers how a product stands now. It finds a known product by its slot: a batch
+// that touches many would look up as many names. The apply goroutine calls it.
+func (e *Engine) publish(slot uint32, now *inventory.Standing) {
+	piece, at := slot/publishedPiece, slot%publishedPiece
+	if int(piece) == len(e.bySlot) {
+		e.bySlot = append(e.bySlot, new([publishedPiece]published))
 	}
-	p := new(published)
-	p.view.Store(view) // before others can find it
-	e.bySlot = append(e.bySlot, p)
-	e.products.Store(view.ID, p)
+	p := &e.bySlot[piece][at]
+	isNew := p.standing.Load() == nil
+	p.standing.Store(now) // before others can find it
+	if isNew {
+		e.products.Store(now.ID(), p)
+	}
 }
 
 func (e *Engine) published(id inventory.ProductID) *published {
@@ -48,7 +53,7 @@ func (e *Engine) published(id inventory.ProductID) *published {
 // Product is the product as of the last batch, or nil. It never waits.
 func (e *Engine) Product(id inventory.ProductID) *inventory.ProductView {
 	if p := e.published(id); p != nil {
-		return p.view.Load()
+		return p.standing.Load().View()
 	}
 	return nil
 }
@@ -67,7 +72,7 @@ func (e *Engine) Numbers(id inventory.ProductID) (*inventory.ProductView, number
 	}
 	fresh := func() *numbers {
 		n := p.numbers.Load()
-		if n == nil || n.view.Version != p.view.Load().Version && time.Since(n.at) > numbersMaxAge {
+		if n == nil || n.view.Version != p.standing.Load().Version() && time.Since(n.at) > numbersMaxAge {
 			return nil
 		}
 		return n
@@ -87,7 +92,7 @@ func (e *Engine) Numbers(id inventory.ProductID) (*inventory.ProductView, number
 		return nil, numberset.View{} // the state was replaced meanwhile
 	}
 	p = e.published(id) // another one if the state was replaced meanwhile
-	n := &numbers{view: p.view.Load(), taken: product.Taken(), at: time.Now()}
+	n := &numbers{view: p.standing.Load().View(), taken: product.Taken(), at: time.Now()}
 	p.numbers.Store(n)
 	return n.view, n.taken
 }

@@ -50,7 +50,7 @@ func applySerially(s *inventory.State, batch *inventory.Batch, expirePerBatch in
 		alone(&st, batch.SeedOf(i))
 		outcomes = append(outcomes, st.Outcome)
 	}
-	s.TakeChanged(func(uint32, *inventory.ProductView) {})
+	s.TakeChanged(func(uint32, *inventory.Standing) {})
 	return outcomes
 }
 

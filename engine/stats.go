@@ -26,7 +26,7 @@ func (s Stats) UntilDeadline(nowUnixMilli int64) float64 {
 // EachProduct visits the views of all products, in no particular order, as of the last batch.
 func (e *Engine) EachProduct(visit func(*inventory.ProductView)) {
 	e.products.Range(func(_, p any) bool {
-		visit(p.(*published).view.Load())
+		visit(p.(*published).standing.Load().View())
 		return true
 	})
 }

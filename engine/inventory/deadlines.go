@@ -13,6 +13,9 @@ type deadlines struct {
 
 const deadlinesPiece = 1024
 
+// deadlinesAtFirst is how many a product has room for at first: a cache line of them.
+const deadlinesAtFirst = 4
+
 func (h *deadlines) at(i int) *deadline { return &h.pieces[i/deadlinesPiece][i%deadlinesPiece] }
 
 // first is the earliest entry; there must be one.
@@ -51,7 +54,7 @@ func (h *deadlines) extend() {
 	piece := h.n / deadlinesPiece
 	switch {
 	case piece == len(h.pieces) && piece == 0:
-		h.pieces = append(h.pieces, nil)
+		h.pieces = append(h.pieces, make([]deadline, 0, deadlinesAtFirst))
 	case piece == len(h.pieces):
 		h.pieces = append(h.pieces, make([]deadline, 0, deadlinesPiece))
 	}

@@ -275,7 +275,7 @@ func taken(t testing.TB, e *engine.Engine, id ProductID) []uint32 {
 	numbers := make([]uint32, 0)
 	p := stateOf(e).Product(id)
 	require.NotNil(t, p)
-	view := p.View()
+	view := p.Standing().View()
 	for _, run := range p.Taken().AppendRanges(nil, 0, view.Settings.Count-1) {
 		for offset := run[0]; offset <= run[1]; offset++ {
 			numbers = append(numbers, offset+view.Settings.FirstNumber)

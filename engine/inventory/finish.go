@@ -7,7 +7,7 @@ func (s *State) Finish(st *Step) {
 	for _, p := range st.fell {
 		s.fall(p)
 		s.mark(p)
-		s.tellProduct(st, EventProductChanged, p.View())
+		s.tellProduct(st, EventProductChanged, p.Standing().View())
 	}
 	var room *answerRoom // a refusal without a change shows no order
 	if st.refusal == nil || st.changes {
@@ -120,7 +120,7 @@ func (s *State) finishProduct(st *Step, o *Outcome) {
 	if c, ok := st.Entry.Command.(*PutProduct); ok && st.parts == nil {
 		p := newProduct(c.Product, uint32(len(s.list)), c.Settings)
 		s.add(p)
-		o.Created, o.Product = true, p.View()
+		o.Created, o.Product = true, p.Standing().View()
 		s.tellProduct(st, EventProductChanged, o.Product)
 		return
 	}
@@ -128,14 +128,38 @@ func (s *State) finishProduct(st *Step, o *Outcome) {
 		return
 	}
 	p := st.parts[0].product
-	o.Replay, o.Product = st.replay, p.View()
+	o.Replay, o.Product = st.replay, p.Standing().View()
 	if !st.changes {
 		return
 	}
 	s.mark(p)
+	if st.limited {
+		s.countHeld(p)
+	}
 	s.tellProduct(st, EventProductChanged, o.Product)
 	if st.priced {
 		s.tellProduct(st, EventPriceUpdated, o.Product)
+	}
+}
+
+// countHeld counts what buyers hold of a product that has begun to limit them. It walks over all
+// live and sold orders of the shard, 0.2 s for a million: rather that once than a map for each product
+// that limits nobody.
+func (s *State) countHeld(p *Product) {
+	numbers := int(p.counts[placeReserved] + p.counts[placeSold])
+	p.held = make(map[uint32]uint32, min(numbers, s.buyers.len())) // to grow it would cost as much again
+	var single [1]item
+	var number [1]uint32
+	for slot := range s.orders.used {
+		o := s.orders.at(slot)
+		if o.status == StatusNone {
+			continue
+		}
+		for _, it := range o.items(&single, &number) {
+			if it.product == p.slot {
+				p.held[o.buyer] += uint32(len(it.offsets))
+			}
+		}
 	}
 }
 
@@ -192,16 +216,16 @@ func (s *State) mark(p *Product) {
 	}
 }
 
-// TakeChanged calls visit with the new view of every product that has changed since the last call.
-// It must be called at the end of every batch.
-func (s *State) TakeChanged(visit func(slot uint32, view *ProductView)) {
+// TakeChanged calls visit with how every product stands that has changed since the last call. It
+// must be called at the end of every batch.
+func (s *State) TakeChanged(visit func(slot uint32, now *Standing)) {
 	for _, p := range s.changed {
 		p.changed = false
-		p.view = p.View()
+		p.standing = p.Standing()
 		share := p.digest()
 		s.productDigest64 += share - p.counted
 		p.counted = share
-		visit(p.slot, p.view)
+		visit(p.slot, p.standing)
 	}
 	s.changed = s.changed[:0]
 }

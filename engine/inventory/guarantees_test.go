@@ -304,6 +304,35 @@ func TestBuyerLimit(t *testing.T) {
 	s.verify()
 }
 
+// TestBuyerLimitLater sets a limit on a product that already sells: what buyers hold by then counts.
+func TestBuyerLimitLater(t *testing.T) {
+	s := openShard(t, DefaultLimits())
+	limit := func(n uint32) { s.put("a.x", 100, func(p *Settings) { p.MaxPerBuyer = n }) }
+	full := func(held uint32) {
+		t.Helper()
+		o := s.refused(CodeBuyerLimit, s.order("b-1", anyOf("a.x", 1, PickRandom)))
+		require.Equal(t, held, o.Refusal.Held)
+	}
+	limit(0)
+	s.put("a.y", 100)
+	s.pay(s.reserve("b-1", anyOf("a.x", 2, PickRandom)))
+	s.reserve("b-1", anyOf("a.x", 1, PickRandom), anyOf("a.y", 50, PickRandom))
+	ended := s.reserve("b-1", anyOf("a.x", 7, PickRandom))
+	s.ok(&Release{on(ended)})
+	s.reserve("b-2", anyOf("a.x", 4, PickRandom))
+	limit(3)
+	full(3)
+	limit(4)
+	last := s.reserve("b-1", anyOf("a.x", 1, PickRandom))
+	full(4)
+	limit(0)
+	s.ok(&Release{on(last)})
+	s.reserve("b-1", anyOf("a.x", 3, PickRandom))
+	limit(4)
+	full(6)
+	s.verify()
+}
+
 // TestKeys binds a key to the order it made, and to nothing else.
 func TestKeys(t *testing.T) {
 	s := openShard(t, DefaultLimits())

@@ -210,7 +210,7 @@ func TestHaltFindsOtherDamage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := openShard(t, DefaultLimits())
-			s.put("x", 20)
+			s.put("x", 20, func(p *Settings) { p.MaxPerBuyer = 10 })
 			o := s.reserve("b-1", anyOf("x", 2, PickLowest))
 			s.refused(CodeProductHalted, test(s, stateOf(s.e).Product("x"), o))
 			require.NotEmpty(t, s.e.Product("x").Halted)

@@ -222,6 +222,31 @@ type ProductView struct {
 	Version  uint64 // rises with every change
 }
 
+// Standing is a ProductView that is made fast and kept small, since most batches make one for each
+// product: it shares the settings. It never changes, and any goroutine may read it.
+type Standing struct {
+	id       ProductID
+	settings *Settings
+	halted   string
+	counters Counters
+	state    SaleState
+	version  uint64
+}
+
+// ID is the product's id.
+func (s *Standing) ID() ProductID { return s.id }
+
+// Version is that of the view.
+func (s *Standing) Version() uint64 { return s.version }
+
+// View is the product as it stood.
+func (s *Standing) View() *ProductView {
+	return &ProductView{
+		ID: s.id, Settings: *s.settings, State: s.state, Halted: s.halted,
+		Counters: s.counters, Version: s.version,
+	}
+}
+
 // Counters of a product: Available + Reserved + Sold + Blocked = Count.
 type Counters struct {
 	Count, Available, Reserved, Sold, Blocked uint32

@@ -18,7 +18,7 @@ import (
 type Product struct {
 	id       ProductID
 	slot     uint32
-	settings Settings
+	settings *Settings // never written to: Standings share them
 	state    SaleState
 	halted   string // the broken invariant, or ""
 	fallen   bool   // the same for the apply goroutine, in log order
@@ -28,16 +28,16 @@ type Product struct {
 	sold     *roaring.Bitmap // offsets; nil: none
 	blocked  *roaring.Bitmap
 	counts   [places]uint32    // how many are in each place but free
-	held     map[uint32]uint32 // buyer's slot → numbers reserved or sold
+	held     map[uint32]uint32 // buyer's slot → numbers reserved or sold; only if MaxPerBuyer is set
 	restocks []restock         // the keys of at least the last 24 hours
 
-	settingsDigest uint64       // of what only admins change
-	blockedDigest  uint64       // the sum of the mixed offsets in blocked
-	restockDigest  uint64       // the sum of the mixed entries of restocks
-	counted        uint64       // the share of the state's digest that was last added to it
-	changed        bool         // since then; the apply goroutine's
-	view           *ProductView // as of the end of the last batch that changed it
-	counters       Counters     // of view
+	settingsDigest uint64    // of what only admins change
+	blockedDigest  uint64    // the sum of the mixed offsets in blocked
+	restockDigest  uint64    // the sum of the mixed entries of restocks
+	counted        uint64    // the share of the state's digest that was last added to it
+	changed        bool      // since then; the apply goroutine's
+	standing       *Standing // as of the end of the last batch that changed it
+	counters       Counters  // of standing
 }
 
 // restock remembers a key so that a repeat acts once.
@@ -73,7 +73,7 @@ func newProduct(id ProductID, slot uint32, settings Settings) *Product {
 
 // set is the only way to change the settings.
 func (p *Product) set(s Settings) {
-	p.settings = s
+	p.settings = &s
 	h := mixString(0, string(p.id))
 	for _, text := range [...]string{s.Name, s.Price.Currency, s.Campaign} {
 		h = mixString(h, text)
@@ -93,17 +93,17 @@ func (p *Product) set(s Settings) {
 	p.settingsDigest = h
 }
 
-// View is the product as it is now. The counters of a halted one stay those of its fall.
-func (p *Product) View() *ProductView {
+// Standing is the product as it is now. The counters of a halted one stay those of its fall.
+func (p *Product) Standing() *Standing {
 	if p.halted == "" {
 		p.counters = Counters{
 			Count: p.settings.Count, Available: p.taken.Free(), Reserved: p.counts[placeReserved],
 			Sold: p.counts[placeSold], Blocked: p.counts[placeBlocked],
 		}
 	}
-	return &ProductView{
-		ID: p.id, Settings: p.settings, State: p.state, Halted: p.halted,
-		Counters: p.counters, Version: p.version,
+	return &Standing{
+		id: p.id, settings: p.settings, state: p.state, halted: p.halted,
+		counters: p.counters, version: p.version,
 	}
 }
 
@@ -188,10 +188,11 @@ func bitmap(b **roaring.Bitmap) *roaring.Bitmap {
 // noBuyer is for numbers that are blocked or unblocked.
 const noBuyer = 1<<32 - 1
 
-// hold keeps how many numbers of the product a buyer has, reserved or sold.
+// hold keeps how many numbers of the product a buyer has, reserved or sold. It is not kept where
+// nobody asks: it would be a map for each product. See State.countHeld.
 func (p *Product) hold(buyer uint32, from, to place, n uint32) {
 	holds := func(at place) bool { return at == placeReserved || at == placeSold }
-	if buyer == noBuyer || n == 0 || holds(from) == holds(to) {
+	if p.settings.MaxPerBuyer == 0 || buyer == noBuyer || n == 0 || holds(from) == holds(to) {
 		return
 	}
 	if p.held == nil {
@@ -217,7 +218,7 @@ func (p *Product) check() {
 
 // selling refuses what the product's state or sale window does not allow now.
 func (p *Product) selling(nowUnixMilli int64) *Outcome {
-	s := &p.settings
+	s := p.settings
 	switch {
 	case p.state == SaleClosed || (s.ClosesAtUnixMilli != 0 && nowUnixMilli >= s.ClosesAtUnixMilli):
 		return refuse(CodeSaleClosed, Refusal{ClosesAtUnixMilli: s.ClosesAtUnixMilli})
@@ -275,7 +276,10 @@ func (p *Product) put(settings Settings) *Outcome {
 		return fixed("/price/currency",
 			fmt.Sprintf("is %s since it was created", p.settings.Price.Currency))
 	}
-	if settings != p.settings {
+	if settings != *p.settings {
+		if settings.MaxPerBuyer == 0 {
+			p.held = nil
+		}
 		p.set(settings)
 		p.touch()
 	}
@@ -292,7 +296,7 @@ func (p *Product) restock(c *Restock, nowUnixMilli int64) (replay bool, refusal 
 			return true, nil
 		}
 	}
-	grown := p.settings
+	grown := *p.settings
 	grown.Count += c.Count
 	if uint64(p.settings.Count)+uint64(c.Count) > MaxCount || grown.Check() != nil {
 		return false, invalid(CodeProductInvalid, "/count",

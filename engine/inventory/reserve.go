@@ -148,7 +148,7 @@ func (st *Step) inRange(p *part, c *Reserve) *Outcome {
 }
 
 func (p *part) withinLimits(c *Reserve, buyer uint32) *Outcome {
-	s := &p.product.settings
+	s := p.product.settings
 	p.asked = 0
 	for _, line := range p.lines {
 		p.asked += uint32(len(c.Lines[line].Numbers)) + c.Lines[line].Quantity

@@ -284,6 +284,6 @@ func (rs *restorer) trailer(r *reader) {
 			r.fail() // he would never be forgotten
 		}
 	}
-	rs.s.TakeChanged(func(uint32, *ProductView) {})
+	rs.s.TakeChanged(func(uint32, *Standing) {})
 	rs.complete = true
 }

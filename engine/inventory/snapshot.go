@@ -34,7 +34,7 @@ type Frozen struct {
 }
 
 type frozenProduct struct {
-	view     *ProductView
+	standing *Standing
 	blocked  *roaring.Bitmap
 	restocks []restock
 }
@@ -48,7 +48,7 @@ func (s *State) Freeze() *Frozen {
 	f.buyers, f.prices, f.outbox = s.buyers.freeze(), slices.Clip(s.prices), s.outbox.freeze()
 	f.products = make([]frozenProduct, len(s.list))
 	for i, p := range s.list {
-		f.products[i] = frozenProduct{view: p.view, restocks: p.restocks}
+		f.products[i] = frozenProduct{standing: p.standing, restocks: p.restocks}
 		if p.blocked != nil && !p.blocked.IsEmpty() {
 			f.products[i].blocked = p.blocked.Clone()
 		}
@@ -134,7 +134,7 @@ func (f *Frozen) WriteTo(w io.Writer) (int64, error) {
 func (f *Frozen) writeProducts(fw *frameWriter) {
 	for _, p := range f.products {
 		fw.entry(frameProducts)
-		fw.buf = AppendProductView(fw.buf, p.view)
+		fw.buf = AppendProductView(fw.buf, p.standing.View())
 		fw.buf = binary.AppendUvarint(fw.buf, uint64(len(p.restocks)))
 		for _, r := range p.restocks {
 			fw.buf = append(fw.buf, r.key[:]...)

@@ -38,6 +38,7 @@ type State struct {
 	scans   uint64 // see NameScans
 	scratch []byte
 	rooms   []*answerRoom // not given out
+	warming []*Product    // memory of Warm
 	warmth  uint32        // so that the compiler keeps the loads of Warm
 }
 
@@ -301,21 +302,6 @@ func (s *State) view(o *order, room *answerRoom) *OrderView {
 	v.CreatedUnixMilli, v.ExpiresUnixMilli = o.created.value(), o.expires.value()
 	v.Changed = o.changed.value()
 	return v
-}
-
-// Warm brings what Prepare will look up for these entries into the processor's cache: the misses
-// come together here, and not one after the other.
-func (s *State) Warm(entries []Entry) {
-	var sum uint32
-	for i := range entries {
-		switch c := entries[i].Command.(type) {
-		case *Reserve:
-			sum += s.index.warm(c.KeyHash) + s.buyers.index.warm(makeBuyerKey(c.Buyer))
-		case interface{ onOrder() OnOrder }:
-			sum += s.index.warm(c.onOrder().Order.Key())
-		}
-	}
-	s.warmth = sum
 }
 
 // find looks up the order that an id means, unless it is somebody else's.

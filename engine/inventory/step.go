@@ -29,6 +29,7 @@ type Step struct {
 	changes bool // the order or the product is not what it was
 	replay  bool
 	priced  bool        // the product has another price
+	limited bool        // the product limits its buyers, and did not before
 	events  []EventKind // on the order
 
 	room struct { // for the common order of one number
@@ -279,8 +280,11 @@ func (st *Step) Work() {
 func (st *Step) administer(p *Product) (refusal *Outcome) {
 	switch c := st.Entry.Command.(type) {
 	case *PutProduct:
-		st.priced = p.settings.Price != c.Settings.Price
-		return p.put(c.Settings)
+		was := p.settings
+		refusal = p.put(c.Settings)
+		st.priced = p.settings.Price != was.Price
+		st.limited = p.settings.MaxPerBuyer != 0 && was.MaxPerBuyer == 0
+		return refusal
 	case *Restock:
 		st.replay, refusal = p.restock(c, st.now)
 		return refusal

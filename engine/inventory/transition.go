@@ -74,7 +74,7 @@ func (st *Step) extend() *Outcome {
 	}
 	deadline := int64(maxUnixMilli)
 	for i := range st.parts {
-		s := &st.parts[i].product.settings
+		s := st.parts[i].product.settings
 		deadline = min(deadline, st.now+1000*s.HoldSeconds,
 			st.was.created.value()+1000*s.HoldMaxSeconds)
 	}

@@ -57,3 +57,23 @@ func (s *Set) writable(i uint32) []uint64 {
 }
 
 func ceil(n, unit uint32) uint32 { return (n + unit - 1) / unit }
+
+// Warm loads what stands so many steps from a set of one group into the processor's cache: the table
+// of pages (1), the page (2), its words (3). Where to begin in a larger set is not known before it is
+// asked for something. The sum has to be used somehow, or the compiler would drop the loads.
+func (s *Set) Warm(depth int) (sum uint32) {
+	if len(s.levels) > 0 || len(s.pages) == 0 || s.pages[0] == nil {
+		return 0
+	}
+	switch p := s.pages[0]; depth {
+	case 1: // p itself
+	case 2:
+		return uint32(len(p.words))
+	case 3:
+		const lineWords = 8
+		for i := 0; i < len(p.words); i += lineWords {
+			sum += uint32(p.words[i])
+		}
+	}
+	return sum
+}

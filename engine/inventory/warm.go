@@ -1,0 +1,93 @@
+package inventory
+
+// Warm brings what applying these entries will look up into the processor's cache. In a shard of
+// many products, buyers and orders that is a chain of misses for each command, one after the other;
+// here all commands take the first step of their chains together, then all take the next. It
+// changes nothing. No actor may be at work.
+func (s *State) Warm(entries []Entry) {
+	sum := s.warmKeys(entries)
+	s.warming = s.warming[:0]
+	for i := range entries {
+		s.findProducts(entries[i].Command)
+	}
+	for depth := range warmDepths {
+		for _, p := range s.warming {
+			sum += p.warm(depth) + s.timers[p.slot].warm(depth)
+		}
+	}
+	s.warmth = sum
+}
+
+// warmDepths is how many steps the longest chain from a product has: the product, its table of
+// pages, a page, the words of it.
+const warmDepths = 4
+
+// warmKeys warms the places of keys and buyers in their indexes.
+func (s *State) warmKeys(entries []Entry) (sum uint32) {
+	for i := range entries {
+		switch c := entries[i].Command.(type) {
+		case *Reserve:
+			sum += s.index.warm(c.KeyHash) + s.buyers.index.warm(makeBuyerKey(c.Buyer))
+		case interface{ onOrder() OnOrder }:
+			sum += s.index.warm(c.onOrder().Order.Key())
+		}
+	}
+	return sum
+}
+
+// findProducts notes the products that a command is about, but not twice in succession: most often
+// everybody wants the same one.
+func (s *State) findProducts(command Command) {
+	var last *Product
+	if n := len(s.warming); n > 0 {
+		last = s.warming[n-1]
+	}
+	switch c := command.(type) {
+	case *Reserve:
+		for i := range c.Lines {
+			if id := c.Lines[i].Product; last == nil || last.id != id {
+				if p := s.products[id]; p != nil {
+					s.warming, last = append(s.warming, p), p
+				}
+			}
+		}
+	case interface{ onOrder() OnOrder }:
+		ref, ok := s.index.find(c.onOrder().Order.Key())
+		if !ok || ref&endedRef != 0 {
+			return
+		}
+		for _, it := range s.orders.at(ref).items(new([1]item), new([1]uint32)) {
+			if p := s.list[it.product]; p != last {
+				s.warming, last = append(s.warming, p), p
+			}
+		}
+	}
+}
+
+// warm loads what stands so many steps from the product.
+func (p *Product) warm(depth int) uint32 {
+	switch depth {
+	case 0: // a word of each cache line
+		return p.slot + p.taken.Count() + p.counts[placeReserved] + uint32(p.settingsDigest) +
+			p.counters.Count
+	case 1:
+		return uint32(p.settings.Price.Amount) + p.settings.MaxPerBuyer + p.taken.Warm(depth)
+	default:
+		return p.taken.Warm(depth)
+	}
+}
+
+// warm loads what stands so many steps from the heap.
+func (h *deadlines) warm(depth int) uint32 {
+	switch {
+	case len(h.pieces) == 0:
+		return 0
+	case depth == 1:
+		return uint32(len(h.pieces[0]))
+	case depth == 2 && h.n == 0:
+		return h.pieces[0][:1][0].ref // where the next one goes
+	case depth == 2:
+		return h.first().ref + h.at(h.n-1).ref
+	}
+	return 0
+}
