@@ -219,7 +219,7 @@ func TestManyWorkers(t *testing.T) {
 func TestTimeoutAfterTheCharge(t *testing.T) {
 	t.Parallel()
 	m := open(t, func(_ *inventory.Settings, c *order.Config) {
-		c.CallTimeout = 100 * time.Millisecond
+		c.CallTimeout = 500 * time.Millisecond
 	})
 	for _, on := range []simulator.Operation{simulator.OnAuthorise, simulator.OnCapture} {
 		for _, kind := range []simulator.FaultKind{
@@ -356,7 +356,7 @@ func TestHangingProvider(t *testing.T) {
 	for i := range ids {
 		ids[i] = m.reserve(1)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	together(len(ids), func(i int) {
 		p, _, err := m.checkout.Pay(ctx, request(ids[i], "k", payment.MethodCard))

@@ -20,7 +20,7 @@ import (
 func TestStoredFailure(t *testing.T) {
 	t.Parallel()
 	m := open(t, func(s *inventory.Settings, c *order.Config) {
-		s.HoldSeconds, s.HoldMaxSeconds, s.PaymentGraceSeconds = 1, 1, 1
+		s.HoldSeconds, s.HoldMaxSeconds, s.PaymentGraceSeconds = 3, 3, 1
 		c.CallTimeout, c.ActsWithin = time.Second, time.Millisecond
 	})
 	for _, method := range []payment.Method{payment.MethodCard, payment.MethodPix} {
@@ -130,7 +130,7 @@ func TestOverdueIsHeld(t *testing.T) {
 	t.Parallel()
 	for _, buyerPays := range []bool{false, true} {
 		m := open(t, func(s *inventory.Settings, _ *order.Config) {
-			s.HoldSeconds, s.HoldMaxSeconds, s.PaymentGraceSeconds = 1, 1, 1
+			s.HoldSeconds, s.HoldMaxSeconds, s.PaymentGraceSeconds = 3, 3, 1
 		})
 		id := m.reserve(1)
 		p := m.pay(request(id, "k", payment.MethodPix))
@@ -140,7 +140,7 @@ func TestOverdueIsHeld(t *testing.T) {
 		}
 		require.NoError(t, m.psp.Script(simulator.Fault{Kind: simulator.ErrorBefore, Times: -1}))
 		require.Eventually(t, func() bool { return m.order(id).Overdue },
-			5*time.Second, 20*time.Millisecond)
+			payPatience, 20*time.Millisecond)
 		for range 5 {
 			require.ErrorIs(t, m.checkout.Advance(t.Context(), p.ID), payment.ErrUnknown)
 		}

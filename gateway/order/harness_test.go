@@ -117,7 +117,7 @@ const (
 	accountID = "acct_test"
 	patience  = 50 * time.Millisecond
 
-	payPatience = 10 * time.Second
+	payPatience = time.Minute // of a machine with much else to do
 )
 
 // open makes a market. settings may change the product's settings, and the config.

@@ -39,7 +39,7 @@ func (m *market) work() *postgres.Jobs {
 func (m *market) reaches(id inventory.PaymentID, status order.Status) {
 	m.t.Helper()
 	require.Eventually(m.t, func() bool { return m.payment(id).Status == status },
-		20*time.Second, 10*time.Millisecond, "%s", status)
+		payPatience, 10*time.Millisecond, "%s", status)
 }
 
 // TestJobsTakeUp what a process that was killed has left, at every point that it can be left at, an
@@ -85,11 +85,11 @@ func TestJobsTakeUp(t *testing.T) {
 	require.Zero(t, m.audit(refunded))
 	require.Eventually(t, func() bool {
 		return m.count(`SELECT count(*) FROM refunds WHERE status <> 'done'`) == 0
-	}, 20*time.Second, 10*time.Millisecond)
+	}, payPatience, 10*time.Millisecond)
 	require.Equal(t, int64(price-500), m.audit(part))
 	require.Eventually(t, func() bool {
 		return m.count(`SELECT count(*) FROM webhook_events WHERE acted_at IS NULL`) == 0
-	}, 20*time.Second, 10*time.Millisecond)
+	}, payPatience, 10*time.Millisecond)
 }
 
 // TestJobsOfTheKilled leaves a job as a process does that is killed while it has it: after 40 s
@@ -107,7 +107,7 @@ func TestJobsOfTheKilled(t *testing.T) {
 	require.Eventually(t, func() bool {
 		handed, err := jobs.Sweep(t.Context())
 		return err == nil && handed == 1
-	}, 10*time.Second, 10*time.Millisecond)
+	}, payPatience, 10*time.Millisecond)
 	_, err = m.pool.Exec(t.Context(), `UPDATE river_job SET state = 'running', attempt = 1,
 		attempted_at = now() - interval '41 s', attempted_by = '{killed}'`)
 	require.NoError(t, err)
@@ -141,7 +141,7 @@ func TestDeadLetters(t *testing.T) {
 		letters, err = jobs.DeadLetters(t.Context(), filter)
 		require.NoError(t, err)
 		return len(letters) == 1
-	}, 20*time.Second, 10*time.Millisecond)
+	}, payPatience, 10*time.Millisecond)
 	require.Contains(t, letters[0].Error, order.ErrMismatch.Error())
 	require.Contains(t, string(letters[0].About), p.ID)
 	require.ErrorIs(t, jobs.Replay(t.Context(), letters[0].ID+1000), postgres.ErrNoDeadLetter)

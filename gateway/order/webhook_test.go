@@ -35,7 +35,7 @@ func (m *market) listen() {
 func (m *market) delivered() {
 	m.t.Helper()
 	require.Eventually(m.t, func() bool { return m.psp.Deliveries().Waiting == 0 },
-		10*time.Second, 5*time.Millisecond)
+		payPatience, 5*time.Millisecond)
 	m.settle()
 	require.Eventually(m.t, func() bool {
 		for _, event := range m.column(`SELECT event FROM webhook_events WHERE acted_at IS NULL`) {
@@ -43,7 +43,7 @@ func (m *market) delivered() {
 			_ = m.checkout.Act(m.t.Context(), id)
 		}
 		return m.count(`SELECT count(*) FROM webhook_events WHERE acted_at IS NULL`) == 0
-	}, 10*time.Second, 5*time.Millisecond)
+	}, payPatience, 5*time.Millisecond)
 }
 
 // TestWebhookPaysThePix, whatever else the provider sends, and in whatever order.
