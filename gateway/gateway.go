@@ -41,8 +41,8 @@ type Gateway struct {
 	document  []byte // openapi.json
 	server    *fasthttp.Server
 
-	paying   chan struct{}  // one for each payment under way
-	payments sync.WaitGroup // likewise
+	paying   chan struct{} // one for each payment under way
+	payments *crew         // runs them
 
 	// base is the context of everything under way. It ends when Close gives up waiting.
 	base context.Context
@@ -75,6 +75,7 @@ func New(config Config, shards Shards) (*Gateway, error) {
 		return nil, fmt.Errorf("gateway: write the OpenAPI document: %w", err)
 	}
 	g.base, g.stop = context.WithCancel(context.Background())
+	g.payments = newCrew(g.base.Done())
 	g.server = g.newServer()
 	return g, nil
 }
@@ -102,7 +103,7 @@ func (g *Gateway) Close(ctx context.Context) error {
 	g.services = nil
 	g.mu.Unlock()
 
-	defer g.payments.Wait()
+	defer g.payments.wait()
 	defer g.stop()
 	var failed []error
 	for _, service := range services {

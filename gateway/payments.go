@@ -91,7 +91,7 @@ func createPayment(ctx context.Context, g *Gateway, c *call) error {
 	r.Tenant, r.Order, r.By, r.Key = c.tenant, c.in.order, c.who.buyer, c.key
 	done := make(chan paid, 1)
 	requestID := c.requestID
-	g.payments.Go(func() {
+	g.payments.do(func() {
 		defer func() { <-g.paying }()
 		defer func() {
 			if reason := recover(); reason != nil {

@@ -34,7 +34,7 @@ func (b *benchCheckout) Run(ctx context.Context, s *streams) error {
 		Data: dir, HTTP: "127.0.0.1:0", NATS: "127.0.0.1:0", Postgres: b.Postgres,
 		AdminToken: "bench-admin", ServiceToken: "bench-service", SnapshotEntries: 65536,
 		paymentFlags: paymentFlags{PSPHTTP: "127.0.0.1:0"},
-	}, log: s.logger(slog.LevelWarn), fault: make(chan error, 1)}
+	}, log: s.logger(slog.LevelWarn), fault: make(chan error, 1), forgetful: true}
 	if err := d.start(ctx); err != nil {
 		return err
 	}

@@ -74,6 +74,8 @@ type dev struct {
 	log     *slog.Logger
 	fault   chan error
 
+	forgetful bool // the payment simulator's charges end with the process
+
 	admin, service string // tokens
 	http           net.Listener
 	bus            *bus

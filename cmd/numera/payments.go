@@ -156,10 +156,13 @@ func (d *dev) startSimulator(k *desk, webhooks, secret string) (*simulator.Clien
 		return nil, fmt.Errorf("%w: choose another address with --psp-http", err)
 	}
 	secrets := []string{secret}
-	provider, err := simulator.New(simulator.Config{
+	config := simulator.Config{
 		Account: simulatorAccount, WebhookURL: webhooks, WebhookSecrets: secrets,
-		File: filepath.Join(d.command.Data, "simulator"),
-	})
+	}
+	if !d.forgetful {
+		config.File = filepath.Join(d.command.Data, "simulator")
+	}
+	provider, err := simulator.New(config)
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
