@@ -179,7 +179,7 @@ func (d *dev) startGateway(
 		Registerer: registry, Log: d.log,
 	})
 	d.onStop(func() error { d.follower.Close(); return nil })
-	if d.desk, err = d.startPayments(ctx, client, node.Secret()); err != nil {
+	if d.desk, err = d.startPayments(ctx, client, node.Secret(), registry); err != nil {
 		return err
 	}
 	if c.Reconcile > 0 {

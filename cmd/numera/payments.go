@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"numera/engine/inventory"
 	"numera/gateway"
 	"numera/gateway/events"
@@ -54,7 +56,9 @@ type desk struct {
 }
 
 // startPayments begins to take payments. Postgres may be down: what needs it waits.
-func (d *dev) startPayments(ctx context.Context, client *shards.Client, secret []byte) (*desk, error) {
+func (d *dev) startPayments(
+	ctx context.Context, client *shards.Client, secret []byte, registry *prometheus.Registry,
+) (*desk, error) {
 	c := &d.command.paymentFlags
 	k := &desk{}
 	accounts, err := d.openAccounts(k, secret)
@@ -64,7 +68,7 @@ func (d *dev) startPayments(ctx context.Context, client *shards.Client, secret [
 	store := postgres.NewPayments(d.database.pool, 0)
 	store.Behind(d.follower)
 	config := order.Config{
-		Engine: client, Store: store, Logger: d.log,
+		Engine: client, Store: store, Logger: d.log, Registerer: registry,
 		Accounts: map[string][]order.Account{"": accounts},
 		Policy:   (&policies{client: client}).of,
 	}
@@ -76,7 +80,7 @@ func (d *dev) startPayments(ctx context.Context, client *shards.Client, secret [
 		return nil, err
 	}
 	jobs, err := postgres.NewJobs(postgres.JobsConfig{
-		Pool: d.database.pool, Checkout: k.checkout, Logger: d.log,
+		Pool: d.database.pool, Checkout: k.checkout, Logger: d.log, Registerer: registry,
 	})
 	if err != nil {
 		return nil, err

@@ -154,6 +154,25 @@ func TestPayments(t *testing.T) {
 		require.Equal(t, "refused", s.pay(order, "p", card).payment()["status"])
 		require.Equal(t, "refused", s.status(order))
 	})
+	t.Run("what was counted", func(t *testing.T) {
+		forged := s.call("POST", "/v1/webhooks/default/simulator", "", "", `{"id":"evt"}`)
+		require.Equal(t, 401, forged.status, forged.text)
+		text := s.call("GET", "/metrics", "", "", "").text
+		for _, line := range []string{
+			`_total{status="created"} 5`, `_total{status="authorised"} 3`,
+			`_total{status="captured"} 4`, `_total{status="declined"} 1`,
+			`_total{status="refunded"} 1`, `_total{status="surplus"} 0`,
+			`_calls_total{call="authorise",provider="simulator",result="ok"} 4`,
+			`_calls_total{call="authorise",provider="simulator",result="declined"} 1`,
+			`_calls_total{call="capture",provider="simulator",result="ok"} 3`,
+			`_calls_total{call="refund",provider="simulator",result="ok"} 2`,
+			`_call_duration_seconds_count{call="authorise",provider="simulator"} 5`,
+			`_webhooks_total{provider="simulator",result="forged"} 1`,
+		} {
+			require.Contains(t, text, "\nnumera_payments"+line+"\n")
+		}
+		require.Regexp(t, `\nnumera_payments_webhooks_total{provider="simulator",result="stored"} [1-9]`, text)
+	})
 	t.Run("what persons look at", func(t *testing.T) {
 		for _, path := range []string{"payments", "payments?status=captured", "findings", "dead-letters?queue=expiry"} {
 			r := s.call("GET", "/v1/admin/"+path, adminToken, "", "")

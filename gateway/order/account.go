@@ -18,18 +18,18 @@ type Account struct {
 }
 
 // account is an Account behind its gate, which decides where new payments go and nothing else: a
-// payment that has an account keeps it, however ill it is, since the money may be there.
+// payment that has an account keeps it, however ill it is, since the money may be there. Its
+// Provider is the gate, counted.
 type account struct {
 	Account
 	timeout time.Duration
 	gate    *routing.Gate
 }
 
-func newAccount(a Account, config Config) *account {
-	return &account{
-		Account: a, timeout: config.CallTimeout,
-		gate: routing.NewGate(a.Provider, routing.Config{Calls: uint(config.Calls)}),
-	}
+func newAccount(a Account, config Config, m *metrics) *account {
+	gate := routing.NewGate(a.Provider, routing.Config{Calls: uint(config.Calls)})
+	a.Provider = countedProvider{gate, m}
+	return &account{Account: a, timeout: config.CallTimeout, gate: gate}
 }
 
 func (a *account) takes(m payment.Method) bool {
@@ -40,7 +40,7 @@ func (a *account) takes(m payment.Method) bool {
 func (a *account) call(ctx context.Context, f func(context.Context, payment.Provider) error) error {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	return f(ctx, a.gate)
+	return f(ctx, a.Provider)
 }
 
 // of are the accounts of a tenant.

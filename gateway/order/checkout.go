@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"numera/engine/inventory"
 	"numera/gateway/payment"
 	"numera/shard/wire"
@@ -28,6 +30,8 @@ type Config struct {
 	Fraud  Fraud        // default: everything is cleared
 	Logger *slog.Logger // default: slog.Default()
 	Now    func() time.Time
+
+	Registerer prometheus.Registerer // takes the metrics; nil: they are kept and not shown
 
 	CallTimeout time.Duration // of one call to a provider; default 10 s
 	// ActsWithin is how long after a call to it a provider may still act on it: what it does not know
@@ -79,6 +83,7 @@ type Checkout struct {
 	engine   Engine
 	store    Store
 	accounts map[string][]*account
+	metrics  *metrics
 	nudges   chan WebhookID
 }
 
@@ -88,14 +93,15 @@ func New(config Config) (*Checkout, error) {
 		return nil, errors.New("order: Config needs Engine and Store")
 	}
 	config = config.withDefaults()
+	m := newMetrics(config.Registerer)
 	c := &Checkout{
-		config: config, engine: config.Engine, store: config.Store,
+		config: config, engine: config.Engine, store: countedStore{config.Store, m}, metrics: m,
 		accounts: make(map[string][]*account),
 		nudges:   make(chan WebhookID, 4096),
 	}
 	for tenant, accounts := range config.Accounts {
 		for _, a := range accounts {
-			c.accounts[tenant] = append(c.accounts[tenant], newAccount(a, config))
+			c.accounts[tenant] = append(c.accounts[tenant], newAccount(a, config, m))
 		}
 	}
 	return c, nil
@@ -140,6 +146,7 @@ func (c *Checkout) Pay(ctx context.Context, r PayRequest) (p Payment, replay boo
 	if made.Payment.ID != intent.ID {
 		return r.repeat(made.Payment, nil)
 	}
+	c.metrics.moved("", made.Payment.Status)
 	w := &walk{
 		c: c, p: made.Payment, untouched: intent.CreatedAt, alone: made.Alone, secret: &r.Secret,
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"numera/engine/inventory"
@@ -107,6 +108,7 @@ type market struct {
 	checkout *order.Checkout
 	product  inventory.ProductID
 	webhooks atomic.Pointer[order.Checkout] // takes what the provider sends
+	jobs     *prometheus.Registry           // counts those of work
 	orders   int
 }
 

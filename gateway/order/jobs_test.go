@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"numera/engine/inventory"
@@ -17,12 +18,13 @@ import (
 	"numera/gateway/payment/simulator"
 )
 
-// work runs jobs until the test ends.
+// work runs jobs until the test ends, and counts them.
 func (m *market) work() *postgres.Jobs {
 	m.t.Helper()
+	m.jobs = prometheus.NewRegistry()
 	jobs, err := postgres.NewJobs(postgres.JobsConfig{
 		Pool: m.pool, Checkout: m.newCheckout(), Attempts: 1, Sweep: 20 * time.Millisecond,
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Registerer: m.jobs,
 	})
 	require.NoError(m.t, err)
 	ctx, stop := context.WithCancel(context.Background())
@@ -33,6 +35,19 @@ func (m *market) work() *postgres.Jobs {
 		require.NoError(m.t, <-done)
 	})
 	return jobs
+}
+
+// countedJobs are how many jobs of a queue came to what.
+func (m *market) countedJobs() map[string]float64 {
+	m.t.Helper()
+	families, err := m.jobs.Gather()
+	require.NoError(m.t, err)
+	counted := make(map[string]float64)
+	for _, metric := range families[0].GetMetric() {
+		labels := metric.GetLabel()
+		counted[labels[0].GetValue()+" "+labels[1].GetValue()] = metric.GetCounter().GetValue()
+	}
+	return counted
 }
 
 // reaches waits until the payment is in a status.
@@ -155,4 +170,7 @@ func TestDeadLetters(t *testing.T) {
 	letters, err = jobs.DeadLetters(t.Context(), postgres.DeadFilter{})
 	require.NoError(t, err)
 	require.Empty(t, letters)
+	require.Eventually(t, func() bool { return m.countedJobs()["expiry done"] == 1 },
+		20*time.Second, 10*time.Millisecond)
+	require.Equal(t, 1.0, m.countedJobs()["expiry dead"])
 }

@@ -154,6 +154,10 @@ func (w *walk) save(ctx context.Context, change Change) error {
 	if err != nil {
 		return err
 	}
+	if w.kept != nil {
+		w.c.metrics.moved("", w.kept.Payment.Status)
+	}
+	w.c.metrics.moved(w.p.Status, saved.Status)
 	w.p, w.kept = saved, nil
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
@@ -26,6 +27,8 @@ type JobsConfig struct {
 	Attempts int                 // after so many that need a person, a job is dead; default 10
 	Sweep    time.Duration       // how often is looked for what stands still; default 1 s
 	Logger   *slog.Logger        // default slog.Default()
+
+	Registerer prometheus.Registerer // takes the metrics; nil: they are kept and not shown
 }
 
 const (
@@ -51,6 +54,7 @@ const (
 type Jobs struct {
 	config JobsConfig
 	client *river.Client[pgx.Tx]
+	ended  *prometheus.CounterVec
 }
 
 // NewJobs makes Jobs. It starts nothing: see Run.
@@ -72,7 +76,10 @@ func NewJobs(config JobsConfig) (*Jobs, error) {
 		}
 		queues[string(queue)] = river.QueueConfig{MaxWorkers: workers}
 	}
-	j := &Jobs{config: config}
+	j := &Jobs{config: config, ended: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "numera_payments_jobs_total",
+		Help: "Jobs that were worked on, by queue and what came of it.",
+	}, []string{"queue", "result"})}
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &worker[paymentJob]{jobs: j})
 	river.AddWorker(workers, &worker[refundJob]{jobs: j})
@@ -89,6 +96,9 @@ func NewJobs(config JobsConfig) (*Jobs, error) {
 		return nil, fmt.Errorf("postgres: jobs: %w", err)
 	}
 	j.client = client
+	if config.Registerer != nil {
+		config.Registerer.MustRegister(j.ended)
+	}
 	return j, nil
 }
 
@@ -181,9 +191,14 @@ func (w *worker[T]) Work(ctx context.Context, job *river.Job[T]) error {
 	err := job.Args.do(ctx, w.jobs.config.Checkout)
 	stopped := errors.Is(context.Cause(ctx), context.Canceled)
 	level, result := slog.LevelInfo, "done"
-	if err != nil {
-		level, result = slog.LevelWarn, "again"
+	switch {
+	case err == nil:
+	case !stopped && !order.Temporary(err) && job.Attempt >= job.MaxAttempts:
+		level, result = slog.LevelError, "dead"
+	default:
+		level, result = slog.LevelWarn, "retried"
 	}
+	w.jobs.ended.WithLabelValues(job.Queue, result).Inc()
 	w.jobs.config.Logger.Log(ctx, level, "job", "queue", job.Queue, "kind", job.Kind, "job", job.ID,
 		"about", job.Args.about(), "attempt", job.Attempt, "result", result, "error", err,
 		"took_ms", time.Since(began).Milliseconds())
