@@ -47,6 +47,7 @@ type Engine struct {
 	nextDeadline atomic.Int64                 // Unix milliseconds; 0: none
 	products     sync.Map                     // inventory.ProductID → *published
 	bySlot       []*[publishedPiece]published // the same, for the apply goroutine
+	warmed       int                          // so that the compiler keeps the loads of publishChanged
 }
 
 // pending is a step of the run. Without a portion there is no work to wait for.
@@ -126,7 +127,7 @@ func (e *Engine) Apply(batch *inventory.Batch) []*inventory.Outcome {
 		outcomes[i] = e.steps[i].Outcome
 		e.steps[i].Reset(inventory.Entry{}) // so that nothing of it is kept alive
 	}
-	e.state.TakeChanged(e.publish)
+	e.publishChanged()
 	deadline, _ := e.state.NextDeadline()
 	e.nextDeadline.Store(deadline)
 	return outcomes

@@ -28,19 +28,36 @@ type numbers struct {
 	at    time.Time
 }
 
-// publish shows readers how a product stands now. It finds a known product by its slot: a batch
-// that touches many would look up as many names. The apply goroutine calls it.
-func (e *Engine) publish(slot uint32, now *inventory.Standing) {
-	piece, at := slot/publishedPiece, slot%publishedPiece
-	if int(piece) == len(e.bySlot) {
-		e.bySlot = append(e.bySlot, new([publishedPiece]published))
+// publishChanged shows readers how the products that have changed stand now. It looks at all places
+// first, as a write waits for its place to come from memory, and so would each of them in turn.
+func (e *Engine) publishChanged() {
+	e.warmed = 0
+	for _, p := range e.state.Changed() {
+		if e.place(p.Slot()).standing.Load() != nil {
+			e.warmed++
+		}
 	}
-	p := &e.bySlot[piece][at]
+	e.state.TakeChanged(e.publish)
+}
+
+// publish shows readers how a product stands now. The apply goroutine calls it.
+func (e *Engine) publish(slot uint32, now *inventory.Standing) {
+	p := e.place(slot)
 	isNew := p.standing.Load() == nil
 	p.standing.Store(now) // before others can find it
 	if isNew {
 		e.products.Store(now.ID(), p)
 	}
+}
+
+// place finds what is published of a product by its slot: a batch that touches many would look up
+// as many names. It makes room for new ones, which come slot by slot.
+func (e *Engine) place(slot uint32) *published {
+	piece := slot / publishedPiece
+	if int(piece) == len(e.bySlot) {
+		e.bySlot = append(e.bySlot, new([publishedPiece]published))
+	}
+	return &e.bySlot[piece][slot%publishedPiece]
 }
 
 func (e *Engine) published(id inventory.ProductID) *published {

@@ -216,6 +216,9 @@ func (s *State) mark(p *Product) {
 	}
 }
 
+// Changed lists the products that TakeChanged will visit.
+func (s *State) Changed() []*Product { return s.changed }
+
 // TakeChanged calls visit with how every product stands that has changed since the last call. It
 // must be called at the end of every batch.
 func (s *State) TakeChanged(visit func(slot uint32, now *Standing)) {

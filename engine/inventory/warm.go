@@ -6,10 +6,7 @@ package inventory
 // changes nothing. No actor may be at work.
 func (s *State) Warm(entries []Entry) {
 	sum := s.warmKeys(entries)
-	s.warming = s.warming[:0]
-	for i := range entries {
-		s.findProducts(entries[i].Command)
-	}
+	s.findProducts(entries)
 	for depth := range warmDepths {
 		for _, p := range s.warming {
 			sum += p.warm(depth) + s.timers[p.slot].warm(depth)
@@ -35,30 +32,33 @@ func (s *State) warmKeys(entries []Entry) (sum uint32) {
 	return sum
 }
 
-// findProducts notes the products that a command is about, but not twice in succession: most often
-// everybody wants the same one.
-func (s *State) findProducts(command Command) {
+// findProducts leaves in warming what the entries are about, but nothing twice in succession: most
+// often everybody wants the same product.
+func (s *State) findProducts(entries []Entry) {
+	s.warming = s.warming[:0]
+	var id ProductID
 	var last *Product
-	if n := len(s.warming); n > 0 {
-		last = s.warming[n-1]
+	note := func(p *Product) {
+		if p != nil && p != last {
+			s.warming, last = append(s.warming, p), p
+		}
 	}
-	switch c := command.(type) {
-	case *Reserve:
-		for i := range c.Lines {
-			if id := c.Lines[i].Product; last == nil || last.id != id {
-				if p := s.products[id]; p != nil {
-					s.warming, last = append(s.warming, p), p
+	for i := range entries {
+		switch c := entries[i].Command.(type) {
+		case *Reserve:
+			for k := range c.Lines {
+				if line := &c.Lines[k]; line.Product != id {
+					id = line.Product
+					note(s.products[id])
 				}
 			}
-		}
-	case interface{ onOrder() OnOrder }:
-		ref, ok := s.index.find(c.onOrder().Order.Key())
-		if !ok || ref&endedRef != 0 {
-			return
-		}
-		for _, it := range s.orders.at(ref).items(new([1]item), new([1]uint32)) {
-			if p := s.list[it.product]; p != last {
-				s.warming, last = append(s.warming, p), p
+		case interface{ onOrder() OnOrder }:
+			ref, ok := s.index.find(c.onOrder().Order.Key())
+			if !ok || ref&endedRef != 0 {
+				continue
+			}
+			for _, it := range s.orders.at(ref).items(new([1]item), new([1]uint32)) {
+				note(s.list[it.product])
 			}
 		}
 	}
