@@ -33,7 +33,7 @@ const (
 	scanMost = 2000
 	// idle is how long an outbox is left alone that has given less than it was asked for. Under
 	// load it is what makes batches out of events.
-	idle = 50 * time.Millisecond
+	idle = 100 * time.Millisecond
 	// acknowledgePeriod is how often a shard is told how far the rows are: it is a command in its
 	// log.
 	acknowledgePeriod = 500 * time.Millisecond

@@ -4,9 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"net/http"
 	"time"
+
+	"github.com/go-json-experiment/json/v1"
 
 	"numera/gateway/payment"
 )

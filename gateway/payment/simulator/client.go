@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json/v1"
 
 	"numera/gateway/payment"
 	"numera/gateway/payment/exchange"

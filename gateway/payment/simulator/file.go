@@ -2,11 +2,12 @@ package simulator
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/go-json-experiment/json/v1"
 )
 
 // boundKey is a keyed call that has been answered.

@@ -1,12 +1,13 @@
 package simulator
 
 import (
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/go-json-experiment/json/v1"
 
 	"numera/gateway/payment"
 )

@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"container/heap"
 	"context"
-	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"io"
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/go-json-experiment/json/v1"
 
 	"numera/gateway/payment"
 )
