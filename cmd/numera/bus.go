@@ -52,7 +52,8 @@ func openBus(c *devCommand, log *slog.Logger) (*bus, error) {
 
 func (b *bus) connect(name string, log *slog.Logger, options ...nats.Option) (*nats.Conn, error) {
 	conn, err := nats.Connect(cmp.Or(b.url, nats.DefaultURL), append(options,
-		nats.Name("numera "+name), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1),
+		nats.Name("numera "+name), nats.Timeout(connectPatience),
+		nats.MaxReconnects(-1), nats.ReconnectBufSize(-1),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			log.Warn("nats", "connection", name, "error", err)
 		}))...)
@@ -61,6 +62,10 @@ func (b *bus) connect(name string, log *slog.Logger, options ...nats.Option) (*n
 	}
 	return conn, nil
 }
+
+// connectPatience is how long a connection may take to be made, and to say who it is: more than a
+// machine takes on which everything starts at once.
+const connectPatience = 10 * time.Second
 
 // start runs a server with two accounts; only who knows inside enters the first.
 func (b *bus) start(c *devCommand, inside nats.Option) error {
@@ -88,7 +93,7 @@ func (b *bus) start(c *devCommand, inside nats.Option) error {
 			{Username: o.User, Password: o.Password, Account: shards},
 			{Username: "public", Account: public},
 		},
-		NoAuthUser: "public",
+		NoAuthUser: "public", AuthTimeout: connectPatience.Seconds(),
 	})
 	if err != nil {
 		return fmt.Errorf("start NATS: %w", err)

@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -29,24 +29,22 @@ type follower struct {
 	orders map[string]map[string]any
 }
 
-// catchUp reads the stream until it has seen nothing new for a while. Events may come twice, as
-// after a crash; they never leave a gap.
-func (f *follower) catchUp(t *testing.T, url string) {
+// catchUp reads the stream until it tells of these orders, which are all, as they are now. Events may come
+// twice, as after a crash; they never leave a gap.
+func (f *follower) catchUp(t *testing.T, url string, now []map[string]any) {
 	t.Helper()
-	conn, err := nats.Connect(url)
+	conn, err := nats.Connect(url, nats.Timeout(patience))
 	require.NoError(t, err)
 	defer conn.Close()
 	js, err := jetstream.New(conn)
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	consumer, err := js.OrderedConsumer(ctx, events.Stream, jetstream.OrderedConsumerConfig{})
 	require.NoError(t, err)
-	for {
-		m, err := consumer.Next(jetstream.FetchMaxWait(1500 * time.Millisecond))
-		if err != nil {
-			return
-		}
+	for !f.knows(now) {
+		m, err := consumer.Next(jetstream.FetchContext(ctx))
+		require.NoError(t, err, "the stream does not tell all that happened")
 		var e event
 		require.NoError(t, json.Unmarshal(m.Data(), &e))
 		require.Equal(t, events.SubjectPrefix+e.Kind, m.Subject())
@@ -60,6 +58,16 @@ func (f *follower) catchUp(t *testing.T, url string) {
 			f.orders[e.Order["id"].(string)] = e.Order
 		}
 	}
+}
+
+// knows says whether these orders are all, as they are.
+func (f *follower) knows(orders []map[string]any) bool {
+	for _, o := range orders {
+		if !reflect.DeepEqual(o, f.orders[o["id"].(string)]) {
+			return false
+		}
+	}
+	return len(f.orders) == len(orders)
 }
 
 // TestStreamTellsTheWholeState follows numera-events across a kill -9, and ends with what the API
@@ -87,18 +95,14 @@ func TestStreamTellsTheWholeState(t *testing.T) {
 		}
 	}
 	live(0, 40)
-	f.catchUp(t, s.nats)
+	f.catchUp(t, s.nats, s.orders("a"))
 	live(40, 80)
 	s.kill()
 	s = startSystem(t, dir)
 	live(80, 120)
-	f.catchUp(t, s.nats)
 	all := s.orders("a")
 	require.Len(t, all, 120)
-	require.Len(t, f.orders, 120)
-	for _, o := range all {
-		require.Equal(t, o, f.orders[o["id"].(string)])
-	}
+	f.catchUp(t, s.nats, all)
 	s.stop()
 }
 
@@ -106,14 +110,14 @@ func TestStreamTellsTheWholeState(t *testing.T) {
 func TestServiceOnNATS(t *testing.T) {
 	s := startSystem(t, t.TempDir())
 	s.product("a", 10, "")
-	conn, err := nats.Connect(s.nats)
+	conn, err := nats.Connect(s.nats, nats.Timeout(patience))
 	require.NoError(t, err)
 	defer conn.Close()
 	m := nats.NewMsg("numera.v1.orders.create")
 	m.Header.Set("Authorization", "Bearer "+serviceToken)
 	m.Header.Set("Idempotency-Key", "k")
 	m.Data = []byte(`{"buyer":"b","items":[{"product":"a","numbers":[7]}]}`)
-	created, err := conn.RequestMsg(m, 5*time.Second)
+	created, err := conn.RequestMsg(m, patience)
 	require.NoError(t, err)
 	require.Equal(t, "201", created.Header.Get("Numera-Status"), string(created.Data))
 	again := s.reserve("k", "b", `{"product":"a","numbers":[7]}`)
@@ -123,12 +127,12 @@ func TestServiceOnNATS(t *testing.T) {
 	other.Header.Set("Idempotency-Key", "k2")
 	other.Header.Set("Authorization", "Bearer "+serviceToken)
 	other.Data = m.Data
-	taken, err := conn.RequestMsg(other, 5*time.Second)
+	taken, err := conn.RequestMsg(other, patience)
 	require.NoError(t, err)
 	require.Equal(t, "409", taken.Header.Get("Numera-Status"))
 	require.NotEmpty(t, taken.Header.Get(micro.ErrorCodeHeader))
 
-	_, err = conn.Request("numera.shard.0", nil, time.Second)
+	_, err = conn.Request("numera.shard.0", nil, patience)
 	require.ErrorIs(t, err, nats.ErrNoResponders, "what is inside cannot be reached from outside")
 	s.stop()
 }

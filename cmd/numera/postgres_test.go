@@ -54,7 +54,7 @@ func (s *system) requireRows(dsn, product string) {
 			}
 		}
 		return len(have) == len(orders)
-	}, 20*time.Second, 50*time.Millisecond, "%s\n%s", dsn, s.log)
+	}, patience, 50*time.Millisecond, "%s\n%s", dsn, s.log)
 }
 
 // sell makes n orders of a product and pays for half of them.
@@ -81,7 +81,7 @@ func TestPrivatePostgres(t *testing.T) {
 	dir := filepath.Join(postgrestest.Dir(t), "data")
 	s := startSystem(t, dir, "--postgres", "")
 	dsn := cluster.DSN(filepath.Join(dir, "postgres"))
-	require.Empty(t, s.degraded())
+	require.Eventually(t, func() bool { return len(s.degraded()) == 0 }, patience, 50*time.Millisecond)
 	s.product("a", 1000, "")
 	s.sell("x", "a", 40)
 	s.kill()
@@ -103,7 +103,7 @@ func TestSellsWithoutPostgres(t *testing.T) {
 	defer func() { require.NoError(t, c.Stop()) }()
 	s.sell("y", "a", 40)
 	s.requireRows(cluster.DSN(place), "a")
-	require.Eventually(t, func() bool { return len(s.degraded()) == 0 }, 10*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.degraded()) == 0 }, patience, 50*time.Millisecond)
 	s.stop()
 }
 
@@ -176,7 +176,7 @@ func TestReconcile(t *testing.T) {
 		metrics := s.call("GET", "/metrics", adminToken, "", "").text
 		return strings.Contains(metrics, `numera_findings_open{kind="numbers_overlap"} `) &&
 			strings.Contains(metrics, `numera_findings_open{kind="row_differs"} 1`)
-	}, time.Minute, 50*time.Millisecond)
+	}, patience, 50*time.Millisecond)
 	out, err = reconcile()
 	require.ErrorIs(t, err, errFindings)
 	require.Regexp(t, `(?m)^left +numbers_overlap +a \d+ +orders `, out)
@@ -201,7 +201,7 @@ func TestEmptiedPostgres(t *testing.T) {
 	paid := s.held("paid", "a")
 	r := s.pay(paid, "p", card)
 	require.Equal(t, 201, r.status, r.text)
-	s.becomes(paid, "paid", 10*time.Second)
+	s.becomes(paid, "paid")
 	pool := postgrestest.Open(t, dsn)
 	payments := func(status string) (n int) {
 		require.NoError(t, pool.QueryRow(t.Context(),
@@ -209,13 +209,13 @@ func TestEmptiedPostgres(t *testing.T) {
 		return n
 	}
 	require.Eventually(t, func() bool { return payments("captured") == 1 },
-		10*time.Second, 20*time.Millisecond)
+		patience, 20*time.Millisecond)
 	_, err := pool.Exec(t.Context(),
 		"TRUNCATE orders, payments, refunds, findings, shard_offsets, engine CASCADE")
 	require.NoError(t, err)
 	s.requireRows(dsn, "a")
 	require.Eventually(t, func() bool { return payments("captured") == 1 },
-		time.Minute, 20*time.Millisecond)
+		patience, 20*time.Millisecond)
 	charges, money := s.captured(paid)
 	require.Equal(t, 1, charges)
 	require.Equal(t, 100, money)

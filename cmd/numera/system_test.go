@@ -23,6 +23,9 @@ import (
 	"numera/gateway/order/postgres/postgrestest"
 )
 
+// patience is how long a test waits for what must happen, on a machine with much else to do.
+const patience = time.Minute
+
 // childEnv tells this test binary to be numera: its processes can be killed like the real one.
 const childEnv = "NUMERA_TEST_CHILD"
 
@@ -67,7 +70,7 @@ var databases = map[string]string{}
 func startSystem(t testing.TB, dir string, flags ...string) *system {
 	t.Helper()
 	s := &system{t: t, log: &bytes.Buffer{}, client: &http.Client{
-		Timeout:   30 * time.Second,
+		Timeout:   patience,
 		Transport: &http.Transport{MaxIdleConnsPerHost: 256},
 	}}
 	arguments := append([]string{
@@ -198,11 +201,16 @@ func (s *system) product(id string, count int, settings string) {
 	require.Equal(s.t, 201, r.status, r.text)
 }
 
-// reserve orders for a buyer, as a service does.
+// reserve orders for a buyer, as a service does: with the same key until it has an answer.
 func (s *system) reserve(key, buyer, items string) *reply {
 	s.t.Helper()
-	return s.call("POST", "/v1/orders", serviceToken, key,
-		fmt.Sprintf(`{"buyer":%q,"items":[%s]}`, buyer, items))
+	for until := time.Now().Add(patience); ; {
+		r := s.call("POST", "/v1/orders", serviceToken, key,
+			fmt.Sprintf(`{"buyer":%q,"items":[%s]}`, buyer, items))
+		if r.status != http.StatusServiceUnavailable || time.Now().After(until) {
+			return r
+		}
+	}
 }
 
 // counters of a product, uncached.
