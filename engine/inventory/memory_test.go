@@ -112,19 +112,26 @@ func TestMemoryOfNumbers(t *testing.T) {
 	if raceDetector {
 		return
 	}
-	const n = 1_000_000
+	const n, products = 1_000_000, 8 // several, as what the engine itself works with comes and goes
 	s := openShard(t, DefaultLimits())
-	s.put("x", n)
+	for i := range products {
+		s.put(ProductID(fmt.Sprint("x", i)), n)
+	}
 	numbers := rand.New(rand.NewPCG(1, 2)).Perm(n)
-	blocked := measured(func() {
-		for from := 0; from < n/2; from += 10_000 {
-			c := &Block{Product: "x"}
-			for _, n := range numbers[from : from+10_000] {
-				c.Numbers = append(c.Numbers, uint32(n)+1)
-			}
-			s.ok(c)
+	block := func(id ProductID, from int) {
+		c := &Block{Product: id}
+		for _, n := range numbers[from : from+10_000] {
+			c.Numbers = append(c.Numbers, uint32(n)+1)
 		}
-	})
+		s.ok(c)
+	}
+	blocked := measured(func() {
+		for i := range products {
+			for from := 0; from < n/2; from += 10_000 {
+				block(ProductID(fmt.Sprint("x", i)), from)
+			}
+		}
+	}) / products
 	s.put("y", n, func(p *Settings) { p.MaxPerOrder = 1000 })
 	for range n / 2 / 1000 {
 		s.pay(s.reserve("b-1", anyOf("y", 1000, PickRandom)))
@@ -135,7 +142,7 @@ func TestMemoryOfNumbers(t *testing.T) {
 	runtime.KeepAlive(numbers)
 }
 
-// TestMemoryOfProducts measures many products that nobody buys.
+// TestMemoryOfProducts measures many large products that nobody buys.
 func TestMemoryOfProducts(t *testing.T) {
 	if raceDetector {
 		return
@@ -146,7 +153,7 @@ func TestMemoryOfProducts(t *testing.T) {
 		batch := &Batch{TimeUnixMilli: s.now}
 		for i := range n {
 			batch.Entries = append(batch.Entries, Entry{Command: &PutProduct{
-				Product: ProductID(fmt.Sprint("campaign.p", i)), Settings: settings(1000),
+				Product: ProductID(fmt.Sprint("campaign.p", i)), Settings: settings(1_000_000),
 			}})
 		}
 		s.e.Apply(batch)

@@ -53,6 +53,9 @@ func (s *Set) Add(offset uint32) bool {
 	if s.Has(offset) {
 		return false
 	}
+	if s.untouched() {
+		s.plant()
+	}
 	words := s.writable(offset / pageBits)
 	words[offset%pageBits/wordBits] |= 1 << (offset % wordBits)
 	group := offset / groupBits
@@ -97,6 +100,9 @@ func (s *Set) SelectFree(k uint32) uint32 {
 func (s *Set) RankFree(offset uint32) uint32 {
 	if offset >= s.count {
 		return s.root.free
+	}
+	if s.untouched() {
+		return offset
 	}
 	i := offset / groupBits
 	rank := rankFree(s.pages.group(i), offset%groupBits)

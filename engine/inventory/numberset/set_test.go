@@ -51,12 +51,15 @@ func TestZeroSetGrows(t *testing.T) {
 // What a product of 100 million numbers needs is the same code with more levels.
 func TestLargestSet(t *testing.T) {
 	s := Make(MaxCount)
-	require.Len(t, s.levels, 4)
+	require.Empty(t, s.levels)
+	require.Equal(t, uint32(50_000_000), s.RankFree(50_000_000))
+	require.Equal(t, uint32(50_000_000), s.SelectFree(50_000_000))
 	taken := []uint32{0, 5, 4096, 65_536, 1 << 20, 1<<24 - 1, 1 << 24, 50_000_000, MaxCount - 1}
 	for i, offset := range taken {
 		require.True(t, s.Add(offset))
 		require.Equal(t, offset-uint32(i), s.RankFree(offset))
 	}
+	require.Len(t, s.levels, 4)
 	for i, offset := range taken[1:] {
 		start, ok := s.FirstRun(offset - taken[i] - 1)
 		require.True(t, ok)

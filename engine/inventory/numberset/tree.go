@@ -6,8 +6,9 @@ import "slices"
 // level below.
 //
 // The tree is implicit: levels[0] has a node per group, each further level a node per fanOut of
-// the one below, up to root, which is apart: a set of one group has no levels. Nothing points
-// anywhere, nothing is padded to a power of two, and growing appends.
+// the one below, up to root, which is apart: a set of one group has no levels, and neither has one
+// of which nothing was ever taken. Nothing points anywhere, nothing is padded to a power of two, and
+// growing appends.
 type node struct {
 	free    uint32 // how many
 	prefix  uint32 // length of the free run at the start
@@ -130,15 +131,31 @@ func (s *Set) replace(i uint32, before, after node) {
 	s.root = after
 }
 
-// Grow appends free numbers until there are count. It costs a few nanoseconds per 4096 of them
-// and touches no bits. It panics if count is below Count or above MaxCount.
+// Grow appends free numbers until there are count. It costs a few nanoseconds per 4096 of them, or
+// the first Add does, and touches no bits. It panics if count is below Count or above MaxCount.
 func (s *Set) Grow(count uint32) {
-	if count < s.count || count > MaxCount {
+	switch {
+	case count < s.count || count > MaxCount:
 		panic(panicCount)
+	case s.untouched():
+		s.count, s.root = count, allFree(count)
+	case count > s.count:
+		s.grow(count)
 	}
-	if count == s.count {
-		return
-	}
+}
+
+// untouched says that there is no tree, since nothing was ever taken.
+func (s *Set) untouched() bool { return s.pages == nil }
+
+// plant makes the tree of a set that is untouched.
+func (s *Set) plant() {
+	count := s.count
+	s.count, s.root = 0, node{}
+	s.grow(count)
+}
+
+// grow makes the tree of count numbers, from what there is of it.
+func (s *Set) grow(count uint32) {
 	old := s.count
 	s.count = count
 	last := allFree(s.groupLen(old / groupBits)) // the first group that changes
