@@ -211,7 +211,7 @@ func TestEmptiedPostgres(t *testing.T) {
 	require.Eventually(t, func() bool { return payments("captured") == 1 },
 		patience, 20*time.Millisecond)
 	_, err := pool.Exec(t.Context(),
-		"TRUNCATE orders, payments, refunds, findings, shard_offsets, engine CASCADE")
+		"TRUNCATE orders, payments, payers, refunds, findings, shard_offsets, engine CASCADE")
 	require.NoError(t, err)
 	s.requireRows(dsn, "a")
 	require.Eventually(t, func() bool { return payments("captured") == 1 },

@@ -174,7 +174,8 @@ func (m *market) giveBack(c payment.Charge) {
 // lose empties PostgreSQL, and has the rows of these orders come back from the engine.
 func (m *market) lose(ids ...inventory.OrderID) {
 	m.t.Helper()
-	_, err := m.pool.Exec(m.t.Context(), "TRUNCATE orders, payments, refunds, shard_offsets CASCADE")
+	_, err := m.pool.Exec(m.t.Context(),
+		"TRUNCATE orders, payments, payers, refunds, shard_offsets CASCADE")
 	require.NoError(m.t, err)
 	rows := postgres.NewOrders(m.pool)
 	for _, id := range ids {
