@@ -71,7 +71,8 @@ func (c Config) withDefaults() Config {
 
 // openStream makes the stream if it does not exist.
 func openStream(ctx context.Context, conn *nats.Conn, c Config) (jetstream.JetStream, error) {
-	js, err := jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(2*batch))
+	js, err := jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(2*batch),
+		jetstream.WithPublishAsyncTimeout(acceptPatience))
 	if err != nil {
 		return nil, fmt.Errorf("events: %w", err)
 	}
@@ -87,6 +88,10 @@ func openStream(ctx context.Context, conn *nats.Conn, c Config) (jetstream.JetSt
 
 // batch is how many events are pulled at once.
 const batch = 1000
+
+// acceptPatience is how long JetStream may take to accept what it was handed, or to make room for
+// more: an answer of its that was lost is not waited for any longer, and all is handed over again.
+const acceptPatience = 30 * time.Second
 
 // idle is how long an empty outbox is left alone.
 const idle = 100 * time.Millisecond
@@ -208,7 +213,8 @@ func publish(ctx context.Context, js jetstream.JetStream, messages []message) er
 	futures := make([]jetstream.PubAckFuture, len(messages))
 	for i := range messages {
 		var err error
-		futures[i], err = js.PublishMsgAsync(messages[i].Msg, jetstream.WithMsgID(messages[i].id))
+		futures[i], err = js.PublishMsgAsync(messages[i].Msg, jetstream.WithMsgID(messages[i].id),
+			jetstream.WithStallWait(acceptPatience))
 		if err != nil {
 			return fmt.Errorf("events: publish: %w", err)
 		}
