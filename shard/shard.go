@@ -174,12 +174,16 @@ func (s *Shard) await(future raft.Future) error {
 	}
 }
 
+// finishPatience is how long a stop waits for the answers to what was proposed. A disk that takes
+// longer is a fault before, and a leader that is alone no longer leads.
+const finishPatience = 10 * time.Second
+
 // close stops the shard: it takes no more work, finishes what is under way, and ends raft.
 func (s *Shard) close() error {
 	s.cancel()
 	select {
 	case <-s.settled: // what was proposed has its answer
-	case <-time.After(2 * time.Second):
+	case <-time.After(finishPatience):
 	}
 	err := s.raft.Shutdown().Error()
 	close(s.stopped)
