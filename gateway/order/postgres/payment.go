@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -309,6 +310,12 @@ const (
 		ORDER BY created_at, id`
 	inStatusSQL = `SELECT ` + paymentColumns + ` FROM payments
 		WHERE status = $1 AND id > $2 ORDER BY id LIMIT $3`
+	// offTheWaySQL repeats the condition of the index payments_off_the_way, which a plan for all
+	// statuses can use only then.
+	offTheWaySQL = `SELECT ` + paymentColumns + ` FROM payments
+		WHERE status = $1 AND status NOT IN ` + theWay + ` AND id > $2 ORDER BY id LIMIT $3`
+	theWay = `('created', 'begun', 'cleared', 'pending', 'authorised', 'settled', 'confirmed',
+		'capturing', 'captured')`
 	secretSQL = `SELECT card_token, name, email, document, phone FROM payers WHERE payment = $1`
 )
 
@@ -335,7 +342,11 @@ func (s *Payments) ByReference(
 func (s *Payments) InStatus(
 	ctx context.Context, status order.Status, after inventory.PaymentID, limit int,
 ) ([]order.Payment, error) {
-	return s.query(ctx, inStatusSQL, string(status), string(after), limit)
+	sql := offTheWaySQL
+	if strings.Contains(theWay, "'"+string(status)+"'") {
+		sql = inStatusSQL
+	}
+	return s.query(ctx, sql, string(status), string(after), limit)
 }
 
 // OfOrder implements order.Store.

