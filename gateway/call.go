@@ -292,9 +292,13 @@ func (g *Gateway) failed(c *call, err error) *problem {
 	return refused(codeInternal, "")
 }
 
+// logFailure leaves a trace of what an operator has to look at. While something is down it is so for
+// every request: then a line a second is enough, and the metrics count.
 func (g *Gateway) logFailure(c *call, err error) {
-	g.log.Error("a request failed",
-		"operation", c.op.subject, "request", c.requestID, "error", err)
+	g.failures.Do(func() {
+		g.log.Error("a request failed",
+			"operation", c.op.subject, "request", c.requestID, "error", err)
+	})
 }
 
 func (g *Gateway) logPanic(requestID string, reason any) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+	"golang.org/x/time/rate"
 
 	"numera/engine/inventory"
 	"numera/shard/wire"
@@ -43,6 +44,7 @@ type Gateway struct {
 
 	paying   chan struct{} // one for each payment under way
 	payments *crew         // runs them
+	failures rate.Sometimes
 
 	// base is the context of everything under way. It ends when Close gives up waiting.
 	base context.Context
@@ -74,6 +76,7 @@ func New(config Config, shards Shards) (*Gateway, error) {
 	if g.document, err = openAPI(); err != nil {
 		return nil, fmt.Errorf("gateway: write the OpenAPI document: %w", err)
 	}
+	g.failures = rate.Sometimes{First: 10, Interval: time.Second}
 	g.base, g.stop = context.WithCancel(context.Background())
 	g.payments = newCrew(g.base.Done())
 	g.server = g.newServer()

@@ -2,10 +2,12 @@ package gateway
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -247,6 +249,17 @@ func statusOver(t *testing.T, conn net.Conn) int {
 	defer response.Body.Close()
 	_, _ = io.Copy(io.Discard, response.Body)
 	return response.StatusCode
+}
+
+// TestFailuresDoNotFloodTheLog: when something is down every request fails.
+func TestFailuresDoNotFloodTheLog(t *testing.T) {
+	var log bytes.Buffer
+	g := open(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	for range 1000 {
+		g.logFailure(&call{op: operationOf(t, "orders.get")}, context.DeadlineExceeded)
+	}
+	require.Less(t, strings.Count(log.String(), "a request failed"), 100)
+	require.Contains(t, log.String(), "operation=orders.get")
 }
 
 func TestWhatTheShardsCannotDo(t *testing.T) {
