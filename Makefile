@@ -47,11 +47,11 @@ fmt: ## format
 
 .PHONY: unit
 unit: ## unit and integration tests
-	$(GO) test -timeout 10m ./...
+	$(GO) test -timeout 20m ./...
 
 .PHONY: race
 race: ## the same under the race detector
-	$(GO) test -race -timeout 15m ./...
+	$(GO) test -race -timeout 25m ./...
 
 .PHONY: crash
 crash: ## kill -9 under load, 50 times, and check what was promised

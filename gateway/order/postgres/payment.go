@@ -92,6 +92,7 @@ WITH asked AS (
 ), secret AS (
 	INSERT INTO payers (payment, card_token, name, email, document, phone)
 	SELECT id, card_token, name, email, document, phone FROM made JOIN asked USING (id)
+	ON CONFLICT (payment) DO NOTHING -- of one that was lost and is recovered
 )
 SELECT id, EXISTS (SELECT FROM made WHERE made.id = asked.id) AS new, known, attempts FROM asked`)
 

@@ -87,7 +87,7 @@ func (r *reconciled) overdue() *inventory.OrderView {
 	require.Eventually(r.t, func() bool {
 		now, err := r.client.Order(r.t.Context(), wire.OrderQuery{Order: o.ID})
 		return err == nil && now.Order.Overdue
-	}, 10*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	return o
 }
 
