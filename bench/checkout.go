@@ -39,6 +39,8 @@ type CheckoutConfig struct {
 	Lag func() float64
 	// Charged counts what the provider has taken for a payment.
 	Charged func() map[string]int
+	// Webhooks counts those that the provider has delivered, and those that wait to be.
+	Webhooks func() (delivered, waiting int)
 
 	Progress io.Writer
 }
@@ -65,6 +67,7 @@ type CheckoutReport struct {
 	Beside    Latency        `json:"beside"`  // of the others' reservations, from the intended start
 	Others    int64          `json:"others"`
 	Lag       Latency        `json:"outbox_lag"`
+	Webhooks  [2]int         `json:"webhooks"` // delivered by the end, and waiting then
 	Stalls    int            `json:"stalls"`
 	CPU       float64        `json:"cpu_microseconds_per_checkout"`
 	Oracle    Oracle         `json:"oracle"`
@@ -81,6 +84,7 @@ func (r *CheckoutReport) WriteTable(w io.Writer) error {
 	t.row("  of it, the payment\t%s", r.Payment)
 	t.row("reservations beside\t%s (%d)", r.Beside, r.Others)
 	t.row("outbox lag\t%s", r.Lag)
+	t.row("webhooks\t%d delivered by the end, %d waiting", r.Webhooks[0], r.Webhooks[1])
 	t.row("stalls\t%d of Postgres", r.Stalls)
 	t.row("a checkout\t%.0f µs CPU, everything included", r.CPU)
 	t.row("oracle\t%s", &r.Oracle)
@@ -136,6 +140,9 @@ func RunCheckout(ctx context.Context, config CheckoutConfig) (*CheckoutReport, e
 	l.run(ctx)
 	seconds := time.Since(l.began).Seconds()
 	r := l.report(seconds, cpuTime()-cpu)
+	if config.Webhooks != nil {
+		r.Webhooks[0], r.Webhooks[1] = config.Webhooks()
+	}
 	if err := l.audit(ctx, admin, &r.Oracle); err != nil {
 		return r, err
 	}

@@ -34,7 +34,7 @@ func (b *benchCheckout) Run(ctx context.Context, s *streams) error {
 		Data: dir, HTTP: "127.0.0.1:0", NATS: "127.0.0.1:0", Postgres: b.Postgres,
 		AdminToken: "bench-admin", ServiceToken: "bench-service", SnapshotEntries: 65536,
 		paymentFlags: paymentFlags{PSPHTTP: "127.0.0.1:0"},
-	}, log: s.logger(slog.LevelWarn), fault: make(chan error, 1), forgetful: true}
+	}, log: s.logger(slog.LevelWarn), fault: make(chan error, 1), benched: true}
 	if err := d.start(ctx); err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (b *benchCheckout) Run(ctx context.Context, s *streams) error {
 			_, seconds := d.follower.Lag()
 			return seconds
 		},
-		Charged: d.desk.charged, StallFor: b.Stall,
+		Charged: d.desk.charged, Webhooks: d.desk.webhooks, StallFor: b.Stall,
 	}
 	if b.Stall > 0 {
 		config.Stall = d.database.stall
@@ -66,6 +66,12 @@ func (k *desk) charged() map[string]int {
 		}
 	}
 	return counts
+}
+
+// webhooks counts those that the simulator has delivered, and those that wait to be.
+func (k *desk) webhooks() (delivered, waiting int) {
+	counts := k.provider.Deliveries()
+	return counts.Delivered, counts.Waiting
 }
 
 // stall holds everything up that writes or reads orders or payments.

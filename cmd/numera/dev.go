@@ -74,7 +74,7 @@ type dev struct {
 	log     *slog.Logger
 	fault   chan error
 
-	forgetful bool // the payment simulator's charges end with the process
+	benched bool // the payment simulator forgets when it ends, and is as fast as it can
 
 	admin, service string // tokens
 	http           net.Listener

@@ -163,7 +163,9 @@ func (d *dev) startSimulator(k *desk, webhooks, secret string) (*simulator.Clien
 	config := simulator.Config{
 		Account: simulatorAccount, WebhookURL: webhooks, WebhookSecrets: secrets,
 	}
-	if !d.forgetful {
+	if d.benched {
+		config.WebhookLanes = 64 // so that no webhook waits
+	} else {
 		config.File = filepath.Join(d.command.Data, "simulator")
 	}
 	provider, err := simulator.New(config)
