@@ -350,7 +350,9 @@ func TestDeclinedCardLeavesThePix(t *testing.T) {
 // asked for later.
 func TestHangingProvider(t *testing.T) {
 	t.Parallel()
-	m := open(t, func(_ *inventory.Settings, c *order.Config) { c.Calls = 2 })
+	m := open(t, func(_ *inventory.Settings, c *order.Config) {
+		c.Calls, c.CallTimeout = 2, time.Minute
+	})
 	require.NoError(t, m.psp.Script(simulator.Fault{Kind: simulator.TimeoutBefore, Times: -1}))
 	ids := make([]inventory.OrderID, 10)
 	for i := range ids {
