@@ -191,6 +191,21 @@ func TestHaltInBasket(t *testing.T) {
 	}
 }
 
+// TestHaltIsNotForeseen: what a buyer hears does not depend on a later command of the batch that
+// halts the product, though its actor has done that by then.
+func TestHaltIsNotForeseen(t *testing.T) {
+	s := openShard(t, DefaultLimits())
+	s.put("a.x", 2)
+	o := s.reserve("b-1", anyOf("a.x", 2, PickLowest))
+	stateOf(s.e).Product("a.x").BreakCounters()
+	outcomes := s.apply(s.order("b-2", anyOf("a.x", 1, PickRandom)), &Release{on(o)})
+	require.Equal(t, CodeInsufficientStock, outcomes[0].Code)
+	require.Equal(t, o.ExpiresUnixMilli, outcomes[0].Refusal.NextExpiryUnixMilli)
+	require.Equal(t, CodeProductHalted, outcomes[1].Code)
+	require.Zero(t, s.refused(CodeProductHalted, s.order("b-2", anyOf("a.x", 1, PickRandom))).
+		Refusal.NextExpiryUnixMilli)
+}
+
 // TestHaltFindsOtherDamage plants damage that is not in a counter.
 func TestHaltFindsOtherDamage(t *testing.T) {
 	for name, test := range map[string]func(s *shard, p *Product, o *OrderView) Command{
