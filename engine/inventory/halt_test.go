@@ -195,8 +195,8 @@ func TestHaltInBasket(t *testing.T) {
 // halts the product, though its actor has done that by then.
 func TestHaltIsNotForeseen(t *testing.T) {
 	s := openShard(t, DefaultLimits())
-	s.put("a.x", 2)
-	o := s.reserve("b-1", anyOf("a.x", 2, PickLowest))
+	s.put("a.x", 1)
+	o := s.reserve("b-1", anyOf("a.x", 1, PickLowest))
 	stateOf(s.e).Product("a.x").BreakCounters()
 	outcomes := s.apply(s.order("b-2", anyOf("a.x", 1, PickRandom)), &Release{on(o)})
 	require.Equal(t, CodeInsufficientStock, outcomes[0].Code)
