@@ -42,9 +42,9 @@ type Gateway struct {
 	document  []byte // openapi.json
 	server    *fasthttp.Server
 
-	paying   chan struct{} // one for each payment under way
-	payments *crew         // runs them
-	failures rate.Sometimes
+	paying   chan struct{}  // one for each payment under way
+	payments *crew          // runs them
+	failures rate.Sometimes // how often one is logged
 
 	// base is the context of everything under way. It ends when Close gives up waiting.
 	base context.Context

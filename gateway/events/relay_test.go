@@ -127,15 +127,18 @@ func (h *house) sell(n int) {
 	}
 }
 
-// attach lets the shards keep events from now on, for a relay that begins later.
-func (h *house) attach() {
+// attach lets the shards keep events from now on, for a relay that begins later. It says what they come
+// after, by shard.
+func (h *house) attach() (after [shardCount]uint64) {
 	h.t.Helper()
-	for shard := range inventory.ShardID(shardCount) {
+	for shard := range after {
 		attach := &inventory.Attach{Consumer: Config{}.withDefaults().Consumer}
-		o, err := h.client.DoOn(h.t.Context(), shard, inventory.Entry{Command: attach})
+		o, err := h.client.DoOn(h.t.Context(), inventory.ShardID(shard), inventory.Entry{Command: attach})
 		require.NoError(h.t, err)
 		require.Equal(h.t, inventory.CodeOK, o.Code)
+		after[shard] = o.Sequence
 	}
+	return after
 }
 
 // relay runs a Relay, which the test or its end closes.
@@ -224,8 +227,7 @@ func (h *house) lasts() (last [shardCount]uint64) {
 func TestEventsAreTold(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	h.attach()
-	from := h.lasts()
+	from := h.attach()
 	h.sell(20) // before it runs, and while it does
 	r := h.relay(h.client, never)
 	h.sell(20)
@@ -238,8 +240,7 @@ func TestEventsAreTold(t *testing.T) {
 func TestResumesWithoutAGap(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	h.attach()
-	from := h.lasts()
+	from := h.attach()
 	for range 3 {
 		h.sell(10)
 		r := h.relay(h.client, never)
@@ -256,8 +257,7 @@ func TestResumesWithoutAGap(t *testing.T) {
 func TestWhatJetStreamLosesIsToldAgain(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	h.attach()
-	from := h.lasts()
+	from := h.attach()
 	h.sell(10)
 	r := h.relay(h.client, never)
 	h.requireWhole(from)
@@ -271,8 +271,7 @@ func TestWhatJetStreamLosesIsToldAgain(t *testing.T) {
 func TestShardsForgetWhatIsSafe(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	h.attach()
-	from := h.lasts()
+	from := h.attach()
 	h.sell(10)
 	r := h.relay(h.client, time.Millisecond)
 	for shard, after := range from {
@@ -322,8 +321,7 @@ func (o *torn) Events(
 func TestFailuresLeaveNoGap(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	h.attach()
-	from := h.lasts()
+	from := h.attach()
 	h.sell(10)
 	outbox := &torn{Client: h.client}
 	h.relay(outbox, never)

@@ -138,8 +138,8 @@ func (s *Payments) insert(
 	if withOrder && s.follower != nil {
 		withOrder = !s.follower.Await(ctx, o.ID.Shard(), o.Changed, rowPatience)
 	}
+	c := &creation{payment: p, secret: secret}
 	if !withOrder {
-		c := &creation{payment: p, secret: secret}
 		if err := s.creates.do(ctx, c); err != nil {
 			return inserted{}, err
 		}
@@ -151,7 +151,6 @@ func (s *Payments) insert(
 	if err := s.orders.days.make(ctx, s.pool, views); err != nil {
 		return inserted{}, err
 	}
-	c := &creation{payment: p, secret: secret}
 	var batch pgx.Batch
 	batch.Queue(upsertSQL, columnsOf(views).arguments(false)...)
 	queueCreations(&batch, []*creation{c})
