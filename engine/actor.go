@@ -2,6 +2,7 @@ package engine
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"numera/engine/inventory"
 )
@@ -17,8 +18,9 @@ type actor struct {
 
 // portion is some steps of one actor.
 type portion struct {
-	steps []*inventory.Step
-	work  sync.WaitGroup // is done when all of them are
+	steps  []*inventory.Step
+	work   sync.WaitGroup // is done when all of them are
+	worked atomic.Bool    // says so without waiting
 }
 
 // portionLen is how many steps are sent at once: enough to make waking the actor cheap.
@@ -44,6 +46,7 @@ func (a *actor) run() {
 		for _, st := range p.steps {
 			st.Work()
 		}
+		p.worked.Store(true)
 		p.work.Done()
 	}
 }

@@ -35,8 +35,10 @@ type Engine struct {
 
 	steps   []inventory.Step
 	before  inventory.Step
-	run     []pending // prepared, in log order, not yet finished
+	run     []pending // prepared, in log order
+	next    int       // of run: the first that is not finished
 	touched keySet    // the orders of run
+	answers answers   // to the batch under way
 	tight   bool      // commands are applied one by one: see State.Tight
 
 	portions struct{ used, idle []*portion } // used: in run
@@ -54,6 +56,28 @@ type Engine struct {
 type pending struct {
 	step *inventory.Step
 	in   *portion
+}
+
+// answers are the outcomes of a batch, as far as its steps are finished.
+type answers struct {
+	outcomes    []*inventory.Outcome // one for each entry of the batch
+	given, told int                  // how many of them
+	tell        func([]*inventory.Outcome)
+}
+
+// give keeps the outcome of the next step, and tells those of a portion together.
+func (a *answers) give(o *inventory.Outcome) {
+	a.outcomes[a.given] = o
+	if a.given++; a.given-a.told == portionLen {
+		a.tellGiven()
+	}
+}
+
+func (a *answers) tellGiven() {
+	if a.tell != nil && a.told < a.given {
+		a.tell(a.outcomes[a.told:a.given])
+	}
+	a.told = a.given
 }
 
 // New starts an empty shard.
@@ -104,6 +128,15 @@ func (e *Engine) reuse() {
 // Apply applies a batch and returns the outcome of each of its entries. What is due by the batch's
 // time expires first, at most Limits.ExpirePerBatch orders of it.
 func (e *Engine) Apply(batch *inventory.Batch) []*inventory.Outcome {
+	return e.ApplyTelling(batch, nil)
+}
+
+// ApplyTelling is Apply, and calls tell with the outcomes some at a time, in order, as soon as they
+// are known. They may be passed on at once, and recycled: until it returns, Product and Numbers may
+// show less than what was told, while all other readers wait.
+func (e *Engine) ApplyTelling(
+	batch *inventory.Batch, tell func([]*inventory.Outcome),
+) []*inventory.Outcome {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.reuse()
@@ -112,9 +145,14 @@ func (e *Engine) Apply(batch *inventory.Batch) []*inventory.Outcome {
 	if n := len(batch.Entries); n > len(e.steps) {
 		e.steps = make([]inventory.Step, n)
 	}
+	e.answers = answers{outcomes: make([]*inventory.Outcome, len(batch.Entries)), tell: tell}
 	e.tight = e.state.Tight(len(batch.Entries))
-	e.state.Warm(batch.Entries)
+	e.state.WarmProducts(batch.Entries)
 	for i, entry := range batch.Entries {
+		if i%portionLen == 0 {
+			e.finishWorked()
+			e.state.WarmKeys(batch.Entries[i:min(i+portionLen, len(batch.Entries))])
+		}
 		e.steps[i].Reset(entry)
 		e.step(&e.steps[i], batch.SeedOf(i))
 		if e.tight {
@@ -122,14 +160,15 @@ func (e *Engine) Apply(batch *inventory.Batch) []*inventory.Outcome {
 		}
 	}
 	e.finishRun()
-	outcomes := make([]*inventory.Outcome, len(batch.Entries))
-	for i := range outcomes {
-		outcomes[i] = e.steps[i].Outcome
+	for i := range batch.Entries {
 		e.steps[i].Reset(inventory.Entry{}) // so that nothing of it is kept alive
 	}
 	e.publishChanged()
 	deadline, _ := e.state.NextDeadline()
 	e.nextDeadline.Store(deadline)
+	e.answers.tellGiven()
+	outcomes := e.answers.outcomes
+	e.answers = answers{}
 	return outcomes
 }
 
@@ -168,7 +207,7 @@ func (e *Engine) step(st *inventory.Step, seed uint64) {
 	case st.Alone():
 		e.finishRun()
 		st.Work()
-		e.state.Finish(st)
+		e.finish(st)
 		e.tight = e.state.Tight(len(e.steps))
 	default:
 		e.run = append(e.run, pending{st, e.give(st)})
@@ -197,6 +236,7 @@ func (e *Engine) portion() *portion {
 		p = &portion{steps: make([]*inventory.Step, 0, portionLen)}
 	}
 	p.work.Add(1)
+	p.worked.Store(false)
 	e.portions.used = append(e.portions.used, p)
 	return p
 }
@@ -208,20 +248,36 @@ func (e *Engine) alone(st *inventory.Step) {
 	e.state.Finish(st)
 }
 
-// finishRun makes the run part of the state, in log order: each step as soon as its actor is done
-// with it, while it works on later ones.
+// finish makes a step of the batch part of the state.
+func (e *Engine) finish(st *inventory.Step) {
+	e.state.Finish(st)
+	e.answers.give(st.Outcome)
+}
+
+// finishWorked finishes, in log order, the steps that the actors are done with by now.
+func (e *Engine) finishWorked() {
+	for ; e.next < len(e.run); e.next++ {
+		if in := e.run[e.next].in; in != nil && !in.worked.Load() {
+			return
+		}
+		e.finish(e.run[e.next].step)
+	}
+}
+
+// finishRun finishes all steps of the run, in log order: each as soon as its actor is done with it,
+// while it works on later ones.
 func (e *Engine) finishRun() {
 	e.touched.clear()
 	for _, a := range e.actors {
 		a.send()
 	}
-	for _, r := range e.run {
+	for _, r := range e.run[e.next:] {
 		if r.in != nil {
 			r.in.work.Wait()
 		}
-		e.state.Finish(r.step)
+		e.finish(r.step)
 	}
-	e.run = e.run[:0]
+	e.run, e.next = e.run[:0], 0
 	for _, p := range e.portions.used {
 		p.steps = p.steps[:0]
 	}

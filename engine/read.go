@@ -67,12 +67,20 @@ func (e *Engine) published(id inventory.ProductID) *published {
 	return nil
 }
 
-// Product is the product as of the last batch, or nil. It never waits.
+// Product is the product as of the last batch that Apply has returned from, or nil. It never waits.
 func (e *Engine) Product(id inventory.ProductID) *inventory.ProductView {
 	if p := e.published(id); p != nil {
 		return p.standing.Load().View()
 	}
 	return nil
+}
+
+// FreshProduct is the product with all that Apply has told so far, or nil. It waits for the batch
+// under way.
+func (e *Engine) FreshProduct(id inventory.ProductID) *inventory.ProductView {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.Product(id)
 }
 
 // numbersMaxAge is how stale the taken numbers may be: freezing them makes the actor copy what it

@@ -193,9 +193,13 @@ func TestEqualsSerial(t *testing.T) {
 			want := cloneAll(applySerially(state, b, limits.ExpirePerBatch))
 			told, _ := state.Events(events, 1<<20)
 			for _, e := range engines {
-				outcomes := e.Apply(b)
+				var early []*inventory.Outcome
+				outcomes := e.ApplyTelling(b, func(some []*inventory.Outcome) {
+					early = append(early, cloneAll(some)...)
+				})
 				require.Equal(t, before, cloned, "seed %d: a clone changed with its recycled original", seed)
 				got := cloneAll(outcomes)
+				require.Equal(t, got, early, "what is told is what is returned")
 				e.Recycle(outcomes)
 				for k := range want {
 					require.Equal(t, want[k], got[k], "seed %d batch %d: %+v", seed, i, b.Entries[k].Command)

@@ -24,7 +24,8 @@ type fsm struct {
 	grown   chan struct{} // gets a token when a snapshot is worth while; capacity 1
 	limits  struct{ bytes, entries int64 }
 
-	begun     func()       // is told before each command entry is applied
+	claim     func(seed uint64) *flight // the entry of this seed, if somebody here waits for it
+	answers   chan<- answers
 	installed func() error // is told when a leader's snapshot has replaced the state
 }
 
@@ -33,21 +34,26 @@ var _ raft.BatchingFSM = (*fsm)(nil)
 // Apply implements raft.FSM.
 func (f *fsm) Apply(log *raft.Log) any { return f.ApplyBatch([]*raft.Log{log})[0] }
 
-// ApplyBatch implements raft.BatchingFSM. It answers each command entry with the outcomes of its
-// commands. An entry that does not decode ends the process: it was written by a newer version, or
-// damaged in memory, and a replica that skips it is no replica.
+// ApplyBatch implements raft.BatchingFSM. The outcomes of an entry that was proposed here go to
+// settle as they come, not to raft. An entry that does not decode ends the process: it was written
+// by a newer version, or damaged in memory, and a replica that skips it is no replica.
 func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
-	responses := make([]any, len(logs))
-	for i, log := range logs {
+	for _, log := range logs {
 		if log.Type != raft.LogCommand {
 			continue
 		}
 		if err := f.batch.Decode(log.Data); err != nil {
 			panic(fmt.Sprintf("shard: log entry %d: %v", log.Index, err))
 		}
-		f.begun()
 		start := time.Now()
-		responses[i] = f.engine.Apply(&f.batch)
+		if flight := f.claim(f.batch.Seed); flight != nil {
+			f.engine.ApplyTelling(&f.batch, func(outcomes []*inventory.Outcome) {
+				f.answers <- answers{flight, outcomes}
+			})
+			f.answers <- answers{flight, nil}
+		} else {
+			f.engine.Apply(&f.batch)
+		}
 		f.stats.apply.Observe(time.Since(start).Seconds())
 		f.bytes.Add(int64(len(log.Data)))
 		f.entries.Add(1)
@@ -58,7 +64,7 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 		default:
 		}
 	}
-	return responses
+	return make([]any, len(logs))
 }
 
 // large says that so much log has gathered since the last snapshot that the next is worth while.

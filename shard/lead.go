@@ -149,6 +149,17 @@ func (s *Shard) Order(c inventory.OnOrder, done func(*inventory.Outcome, error))
 	})
 }
 
+// Product reads a product linearizably, nil if there is none; done as in linearize.
+func (s *Shard) Product(id inventory.ProductID, done func(*inventory.ProductView, error)) {
+	s.linearize(func(err error) {
+		if err != nil {
+			done(nil, err)
+			return
+		}
+		done(s.engine.FreshProduct(id), nil)
+	})
+}
+
 // Digest is that of this replica's state.
 func (s *Shard) Digest() uint64 { return s.engine.Digest() }
 

@@ -154,10 +154,8 @@ func (b *buyer) record(c call, ask func(*Shard) (*inventory.Outcome, error)) {
 
 func readProduct(s *Shard, id inventory.ProductID) (o *inventory.Outcome, err error) {
 	done := make(chan struct{})
-	s.linearize(func(failure error) {
-		if err = failure; err == nil {
-			o = s.server.product(id)
-		}
+	s.Product(id, func(view *inventory.ProductView, failure error) {
+		o, err = s.server.product(view), failure
 		close(done)
 	})
 	<-done

@@ -2,11 +2,8 @@ package shard
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"time"
-
-	"github.com/hashicorp/raft"
 
 	"numera/engine/inventory"
 )
@@ -90,13 +87,6 @@ func (s *Shard) Do(ctx context.Context, e inventory.Entry) (*inventory.Outcome, 
 	}
 }
 
-// inFlight is a log entry that has been proposed, and whom to tell.
-type inFlight struct {
-	future    raft.ApplyFuture
-	proposals []*Proposal
-	proposed  time.Time
-}
-
 // enqueueTimeout is how long raft may take to accept an entry. It takes one when it has synced
 // those before; a disk that hangs longer is the write-ahead log's to notice.
 const enqueueTimeout = 2 * time.Second
@@ -106,7 +96,7 @@ const enqueueTimeout = 2 * time.Second
 // earliest deadline of an order has come and nothing is under way, it proposes an empty entry.
 func (s *Shard) propose() {
 	defer s.running.Done()
-	defer close(s.flying)
+	defer close(s.proposed)
 	for {
 		select {
 		case <-s.ctx.Done():
@@ -121,10 +111,10 @@ func (s *Shard) propose() {
 			proposals = s.dropLate(proposals)
 		}
 		if len(proposals) == 0 && !tick {
-			s.landed()
+			<-s.slots
 			continue
 		}
-		s.flying <- s.send(proposals)
+		s.proposed <- s.send(proposals)
 	}
 }
 
@@ -185,71 +175,23 @@ func (s *Shard) dropLate(proposals []*Proposal) []*Proposal {
 }
 
 // send proposes one entry.
-func (s *Shard) send(proposals []*Proposal) inFlight {
+func (s *Shard) send(proposals []*Proposal) *flight {
 	size := 64
 	for _, p := range proposals {
 		size += len(p.encoded)
 	}
+	f := &flight{seed: rand.Uint64(), proposals: proposals, proposed: time.Now()}
 	entry := inventory.AppendBatchHeader(make([]byte, 0, size),
-		s.config.Clock.NowUnixMilli(), rand.Uint64())
+		s.config.Clock.NowUnixMilli(), f.seed)
 	for _, p := range proposals {
 		entry = append(entry, p.encoded...)
 	}
 	inventory.SealBatch(entry)
 	s.stats.batchSize.Observe(float64(len(proposals)))
 	s.underWay.Add(1)
-	return inFlight{s.raft.Apply(entry, enqueueTimeout), proposals, time.Now()}
-}
-
-// settle is the goroutine that waits for the entries in the order of the log and answers their
-// proposals.
-func (s *Shard) settle() {
-	defer s.running.Done()
-	defer close(s.settled)
-	for f := range s.flying {
-		outcomes, err := s.result(f.future)
-		s.underWay.Add(-1)
-		s.rouse()
-		if err != nil {
-			s.landed()
-		} else {
-			s.stats.commit.Observe(time.Since(f.proposed).Seconds())
-		}
-		for i, p := range f.proposals {
-			if err != nil {
-				s.refuse(p, err)
-				continue
-			}
-			s.stats.outcome(outcomes[i].Code)
-			p.Done(outcomes[i], nil)
-		}
-		s.engine.Recycle(outcomes)
-	}
-}
-
-// landed lets the next entry be proposed: one before it has reached the engine, or never will. At a
-// change of leadership an entry can land twice, and then one more than Config.InFlight may be under
-// way for a moment.
-func (s *Shard) landed() {
-	select {
-	case <-s.slots:
-	default:
-	}
-}
-
-// result waits for an entry's outcomes.
-func (s *Shard) result(future raft.ApplyFuture) ([]*inventory.Outcome, error) {
-	err := s.await(future)
-	switch {
-	case err == nil:
-		outcomes, _ := future.Response().([]*inventory.Outcome)
-		return outcomes, nil
-	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress):
-		return nil, ErrNotLeader
-	case errors.Is(err, raft.ErrEnqueueTimeout):
-		return nil, ErrOverloaded
-	}
-	return nil, ErrOutcomeUnknown
+	s.flights.add(f)
+	f.future = s.raft.Apply(entry, enqueueTimeout)
+	return f
 }
 
 // rouse makes gather look anew at the earliest deadline.

@@ -128,7 +128,7 @@ func (v *server) askLinearized(l *lane, q query) {
 func (v *server) numbersOf(q wire.NumbersQuery) (*wire.Response, error) {
 	view, taken := v.shard.engine.Numbers(q.Product)
 	if view == nil {
-		return &wire.Response{Outcome: v.product(q.Product)}, nil
+		return &wire.Response{Outcome: v.product(nil)}, nil
 	}
 	first, last := view.Settings.FirstNumber, view.Settings.LastNumber()
 	from, to := max(q.From, first), last
@@ -277,7 +277,7 @@ func (v *server) orders(q wire.OrdersQuery) *wire.Response {
 	n := int(min(max(q.Limit, 1), 1000))
 	placed, ok := v.listings.page(v, q.Product, q.After, n)
 	if !ok {
-		return &wire.Response{Outcome: v.product(q.Product)}
+		return &wire.Response{Outcome: v.product(nil)}
 	}
 	page := &wire.OrdersPage{
 		AtUnixMilli: v.shard.config.Clock.NowUnixMilli(), Orders: v.shard.engine.Orders(placed),

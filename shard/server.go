@@ -129,15 +129,11 @@ func (v *server) handle(r *wire.Request, received time.Time, reply *reply) {
 		s.Order(inventory.OnOrder{Order: q.Order, By: q.By}, outcome)
 	case wire.ProductQuery:
 		if !q.Fresh {
-			outcome(v.product(q.Product), nil)
+			outcome(v.product(s.engine.Product(q.Product)), nil)
 			return
 		}
-		s.linearize(func(err error) {
-			if err != nil {
-				outcome(nil, err)
-				return
-			}
-			outcome(v.product(q.Product), nil)
+		s.Product(q.Product, func(view *inventory.ProductView, err error) {
+			outcome(v.product(view), err)
 		})
 	default:
 		v.enlist(r, received, reply)
@@ -169,9 +165,9 @@ func respond(id uint64, r *wire.Response, err error) wire.Response {
 
 var errBadQuery = errors.New("shard: no such query")
 
-func (v *server) product(id inventory.ProductID) *inventory.Outcome {
+// product is the answer to who asks for one; view is nil if there is none.
+func (v *server) product(view *inventory.ProductView) *inventory.Outcome {
 	at := v.shard.config.Clock.NowUnixMilli()
-	view := v.shard.engine.Product(id)
 	if view == nil {
 		return &inventory.Outcome{
 			Code: inventory.CodeProductNotFound, AtUnixMilli: at, Refusal: &inventory.Refusal{},

@@ -38,14 +38,16 @@ type Shard struct {
 
 	queue    chan *Proposal
 	slots    chan struct{} // one for each entry on its way to the engine, and for the one gathered
-	underWay atomic.Int64  // entries proposed and not yet answered
-	flying   chan inFlight // closed by propose
+	underWay atomic.Int64  // flights that are not over
+	flights  flights
+	proposed chan *flight  // closed by propose
+	answers  chan answers  // closed when raft has stopped
 	wake     chan struct{} // capacity 1
 	reads    chan read
 
 	ctx     context.Context // done when it stops to take work
 	cancel  context.CancelFunc
-	settled chan struct{} // closed when nothing is under way any more
+	heard   chan struct{} // closed when raft has said of every entry what became of it
 	stopped chan struct{} // closed when raft has stopped
 	running sync.WaitGroup
 }
@@ -72,18 +74,20 @@ func openShard(config *Config, g group) (*Shard, error) {
 		engine: engine.New(engine.Config{
 			Shard: g.id, Limits: config.Limits, Actors: config.Actors,
 		}),
-		queue:   make(chan *Proposal, config.QueueLength),
-		slots:   make(chan struct{}, config.InFlight),
-		flying:  make(chan inFlight, config.InFlight),
-		wake:    make(chan struct{}, 1),
-		reads:   make(chan read, config.QueueLength),
-		settled: make(chan struct{}),
-		stopped: make(chan struct{}),
+		queue:    make(chan *Proposal, config.QueueLength),
+		slots:    make(chan struct{}, config.InFlight),
+		flights:  flights{bySeed: make(map[uint64]*flight)},
+		proposed: make(chan *flight, config.InFlight),
+		answers:  make(chan answers, 64),
+		wake:     make(chan struct{}, 1),
+		reads:    make(chan read, config.QueueLength),
+		heard:    make(chan struct{}),
+		stopped:  make(chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.fsm = &fsm{
 		engine: s.engine, stats: s.stats, grown: make(chan struct{}, 1),
-		begun: s.landed, installed: s.checkInstalled,
+		claim: s.claim, answers: s.answers, installed: s.checkInstalled,
 	}
 	s.fsm.limits.bytes = int64(config.SnapshotBytes)
 	s.fsm.limits.entries = int64(config.SnapshotEntries)
@@ -96,9 +100,10 @@ func openShard(config *Config, g group) (*Shard, error) {
 	}
 	s.stats.observe(s)
 	s.server.work()
-	s.running.Add(5)
+	s.running.Add(6)
 	go s.lead(notify)
 	go s.propose()
+	go s.watch()
 	go s.settle()
 	go s.verify()
 	go s.keepLogShort()
@@ -182,11 +187,12 @@ const finishPatience = 10 * time.Second
 func (s *Shard) close() error {
 	s.cancel()
 	select {
-	case <-s.settled: // what was proposed has its answer
+	case <-s.heard:
 	case <-time.After(finishPatience):
 	}
 	err := s.raft.Shutdown().Error()
 	close(s.stopped)
+	close(s.answers) // the apply goroutine was raft's
 	s.running.Wait()
 	s.refuseWaiting()
 	s.server.wait()

@@ -39,7 +39,7 @@ type State struct {
 	scratch []byte
 	rooms   []*answerRoom // not given out
 	warming []*Product    // memory of Warm
-	warmth  uint32        // so that the compiler keeps the loads of Warm
+	warmth  uint32        // so that the compiler keeps the loads of warm.go
 }
 
 // Limits bound what a shard keeps. They decide outcomes: every replica has the same, since they

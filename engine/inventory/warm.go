@@ -1,11 +1,11 @@
 package inventory
 
-// Warm brings what applying these entries will look up into the processor's cache. In a shard of
-// many products, buyers and orders that is a chain of misses for each command, one after the other;
-// here all commands take the first step of their chains together, then all take the next. It
+// WarmProducts brings the products that applying these entries will look up into the processor's
+// cache. In a shard of many products that is a chain of misses for each command, one after the
+// other; here all commands take the first step of their chains together, then all take the next. It
 // changes nothing. No actor may be at work.
-func (s *State) Warm(entries []Entry) {
-	sum := s.warmKeys(entries)
+func (s *State) WarmProducts(entries []Entry) {
+	sum := uint32(0)
 	s.findProducts(entries)
 	for depth := range warmDepths {
 		for _, p := range s.warming {
@@ -19,8 +19,9 @@ func (s *State) Warm(entries []Entry) {
 // pages, a page, the words of it.
 const warmDepths = 4
 
-// warmKeys warms the places of keys and buyers in their indexes.
-func (s *State) warmKeys(entries []Entry) (sum uint32) {
+// WarmKeys does the same for the places of keys and buyers in their indexes. Actors may be at work.
+func (s *State) WarmKeys(entries []Entry) {
+	sum := uint32(0)
 	for i := range entries {
 		switch c := entries[i].Command.(type) {
 		case *Reserve:
@@ -29,7 +30,7 @@ func (s *State) warmKeys(entries []Entry) (sum uint32) {
 			sum += s.index.warm(c.onOrder().Order.Key())
 		}
 	}
-	return sum
+	s.warmth = sum
 }
 
 // findProducts leaves in warming what the entries are about, but nothing twice in succession: most

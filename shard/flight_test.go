@@ -1,0 +1,39 @@
+package shard
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+)
+
+// TestGivenUpAndApplied gives an entry up while the disk is held up, as when leadership is lost, and
+// lets the log have it all the same: who asked has heard that the outcome is unknown, and no more.
+func TestGivenUpAndApplied(t *testing.T) {
+	t.Parallel()
+	var d disk
+	config := testConfig(t, t.TempDir())
+	config.FS, config.InFlight = d.wrap(vfs.Default), 1
+	n := openNode(t, config)
+	defer n.Close()
+	s := n.Shard(0)
+	do(t, s, product("a", 1000))
+
+	release := d.hold()
+	a := ask(s, "given up", time.Time{})
+	eventually(t, func() bool { return s.underWay.Load() == 1 }, "proposed")
+	s.flights.mu.Lock()
+	require.Len(t, s.flights.bySeed, 1)
+	var seed uint64
+	for seed = range s.flights.bySeed {
+	}
+	s.flights.mu.Unlock()
+	s.giveUp(seed, ErrOutcomeUnknown)
+	require.ErrorIs(t, a.wait(), ErrOutcomeUnknown)
+	require.Zero(t, s.underWay.Load())
+	release()
+	do(t, s, reserve("after it", "b")) // needs the only slot
+	require.EqualValues(t, 2, reserved(s))
+	require.EqualValues(t, 1, a.times.Load())
+}
