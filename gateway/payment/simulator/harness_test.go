@@ -19,7 +19,13 @@ import (
 	"numera/gateway/payment/simulator"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain lets fasthttp's housekeeping be, which ends by itself some seconds after its connections.
+func TestMain(m *testing.M) {
+	const fasthttp = "github.com/valyala/fasthttp."
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction(fasthttp+"(*Client).mCleaner"),
+		goleak.IgnoreAnyFunction(fasthttp+"(*HostClient).connsCleaner"))
+}
 
 // world is a provider on a port, numera's client of it, and whoever receives its webhooks.
 type world struct {

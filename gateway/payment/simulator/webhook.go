@@ -1,17 +1,16 @@
 package simulator
 
 import (
-	"bytes"
 	"container/heap"
 	"context"
 	"fmt"
 	"hash/fnv"
-	"io"
-	"net/http"
+	"net"
 	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json/v1"
+	"github.com/valyala/fasthttp"
 
 	"numera/gateway/payment"
 )
@@ -126,7 +125,7 @@ const (
 // sender delivers webhooks on lanes: those of one payment in the order in which they are due.
 type sender struct {
 	config  Config
-	client  *http.Client
+	client  *fasthttp.Client
 	lanes   []*lane
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -146,11 +145,10 @@ type lane struct {
 
 func newSender(config Config) *sender {
 	ctx, stop := context.WithCancel(context.Background())
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = config.WebhookLanes
-	s := &sender{
-		config: config, ctx: ctx, stop: stop,
-		client: &http.Client{Transport: transport, Timeout: 10 * time.Second},
+	s := &sender{config: config, ctx: ctx, stop: stop}
+	s.client = &fasthttp.Client{
+		Dial: s.dial, MaxConnsPerHost: config.WebhookLanes, MaxResponseBodySize: 64 << 10,
+		RetryIfErr: func(*fasthttp.Request, int, error) (bool, bool) { return false, false },
 	}
 	if config.WebhookURL == "" {
 		return s
@@ -166,7 +164,17 @@ func newSender(config Config) *sender {
 func (s *sender) close() {
 	s.stop()
 	s.running.Wait()
-	s.client.CloseIdleConnections()
+}
+
+// dial connects until the sender is closed, which also ends what it waits for.
+func (s *sender) dial(address string) (net.Conn, error) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(s.ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(s.ctx, func() { _ = conn.Close() })
+	return conn, nil
 }
 
 func (s *sender) count() Deliveries {
@@ -264,25 +272,23 @@ func (s *sender) attempt(l *lane, e event) {
 }
 
 func (s *sender) deliver(e event) error {
-	r, err := http.NewRequestWithContext(s.ctx, http.MethodPost, s.config.WebhookURL,
-		bytes.NewReader(e.body))
-	if err != nil {
-		return err
-	}
 	secrets := s.config.WebhookSecrets
 	if e.forged {
 		secrets = []string{"forged"}
 	}
-	r.Header.Set("Content-Type", "application/json")
+	r, response := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
+	defer fasthttp.ReleaseRequest(r)
+	defer fasthttp.ReleaseResponse(response)
+	r.Header.SetMethod(fasthttp.MethodPost)
+	r.SetRequestURI(s.config.WebhookURL)
+	r.Header.SetContentType("application/json")
 	r.Header.Set(SignatureHeader, Sign(secrets, s.config.Now(), e.body))
-	response, err := s.client.Do(r)
-	if err != nil {
+	r.SetBodyRaw(e.body)
+	if err := s.client.DoTimeout(r, response, 10*time.Second); err != nil {
 		return err
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10))
-	_ = response.Body.Close()
-	if response.StatusCode/100 != 2 {
-		return fmt.Errorf("simulator: webhook answered with %d", response.StatusCode)
+	if response.StatusCode()/100 != 2 {
+		return fmt.Errorf("simulator: webhook answered with %d", response.StatusCode())
 	}
 	return nil
 }
