@@ -78,7 +78,7 @@ func openStream(ctx context.Context, conn *nats.Conn, c Config) (jetstream.JetSt
 	}
 	_, err = js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name: Stream, Subjects: []string{SubjectPrefix + ">"}, Storage: jetstream.FileStorage,
-		MaxAge: c.MaxAge, MaxBytes: c.MaxBytes, Duplicates: 2 * time.Minute,
+		MaxAge: c.MaxAge, MaxBytes: c.MaxBytes, Duplicates: duplicates,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("events: create the stream %s: %w", Stream, err)
@@ -91,7 +91,12 @@ const batch = 1000
 
 // acceptPatience is how long JetStream may take to accept what it was handed, or to make room for
 // more: an answer of its that was lost is not waited for any longer, and all is handed over again.
-const acceptPatience = 30 * time.Second
+const acceptPatience = 10 * time.Second
+
+// duplicates is how long JetStream knows a message again: for longer than acceptPatience, after which
+// it is handed over again. It is half of what the collector has to look at where thousands of events
+// a second are remembered for two minutes.
+const duplicates = 2 * acceptPatience
 
 // idle is how long an empty outbox is left alone.
 const idle = 100 * time.Millisecond

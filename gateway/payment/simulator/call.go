@@ -3,7 +3,6 @@ package simulator
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"net/http"
 	"time"
 
@@ -39,10 +38,10 @@ type payer struct {
 	Phone    string `json:"phone,omitempty"`
 }
 
-// keyed is a call that is bound to its key. done is closed when the answer is there.
+// keyed is a call that is bound to its key. A provider keeps one for every call that it ever had.
 type keyed struct {
-	print  string // of operation and parameters
-	done   chan struct{}
+	print  [sha256.Size]byte // of operation and parameters
+	done   chan struct{}     // closed when the answer is there, and nil once that is known
 	answer answer
 }
 
@@ -152,22 +151,26 @@ func (s *Server) once(ctx context.Context, v *visit) answer {
 		s.pause(v.slow)
 		return s.lookUp(v.asked)
 	}
-	sum := sha256.Sum256(append([]byte(v.on), v.raw...))
-	print := hex.EncodeToString(sum[:])
+	print := sha256.Sum256(append([]byte(v.on), v.raw...))
 	s.mu.Lock()
 	if bound, known := s.keys[v.key]; known {
+		done := bound.done
 		s.mu.Unlock()
 		if bound.print != print {
 			return failed(keyBound)
 		}
+		if done == nil {
+			return bound.answer
+		}
 		select {
-		case <-bound.done:
+		case <-done:
 			return bound.answer
 		case <-ctx.Done():
 			return noAnswer
 		}
 	}
-	bound := &keyed{print: print, done: make(chan struct{})}
+	done := make(chan struct{})
+	bound := &keyed{print: print, done: done}
 	s.keys[v.key] = bound
 	if v.on == OnAuthorise {
 		v.ledger.creating++
@@ -180,17 +183,17 @@ func (s *Server) once(ctx context.Context, v *visit) answer {
 	if v.on == OnAuthorise {
 		v.ledger.creating--
 	}
-	defer close(bound.done)
+	defer close(done)
 	if s.closed { // an effect now would be forgotten
 		return bound.answer
 	}
-	bound.answer = s.act(v)
+	bound.answer, bound.done = s.act(v), nil
 	if bound.answer.Status/100 == 4 {
 		delete(s.keys, v.key)
 		return bound.answer
 	}
 	v.ledger.calls[v.record].Status = v.fault.spoil(bound.answer).Status
-	s.remember(v.ledger, &boundKey{v.key, print, bound.answer})
+	s.remember(v.ledger, &boundKey{v.key, print[:], bound.answer})
 	return bound.answer
 }
 

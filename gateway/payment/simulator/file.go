@@ -13,7 +13,7 @@ import (
 // boundKey is a keyed call that has been answered.
 type boundKey struct {
 	Key    string `json:"key"`
-	Print  string `json:"print"`
+	Print  []byte `json:"print"`
 	Answer answer `json:"answer"`
 }
 
@@ -87,8 +87,8 @@ func (s *Server) recallLine(l *line) {
 		s.charges[c.ID] = entry{into, c}
 	}
 	if l.Bound != nil {
-		done := make(chan struct{})
-		close(done)
-		s.keys[l.Bound.Key] = &keyed{l.Bound.Print, done, l.Bound.Answer}
+		bound := &keyed{answer: l.Bound.Answer}
+		copy(bound.print[:], l.Bound.Print)
+		s.keys[l.Bound.Key] = bound
 	}
 }
