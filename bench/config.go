@@ -32,7 +32,7 @@ type Config struct {
 
 	// InFlight bounds the requests under way. With a rate it must be large enough never to be
 	// reached: what has to wait for a place counts as late. Default 1,024 on the shard and NATS
-	// paths, and 64 on the HTTP path, where each has a connection of its own.
+	// paths, and 256 on the HTTP path, where each has a connection of its own.
 	InFlight int
 
 	// Requests and Duration bound the load; what comes first ends it. Defaults 2,000,000 (about
@@ -84,7 +84,7 @@ func (c Config) withDefaults() Config {
 	if c.InFlight == 0 {
 		c.InFlight = 1024
 		if c.Path == PathHTTP {
-			c.InFlight = 64
+			c.InFlight = 256
 		}
 	}
 	c.Requests = cmp.Or(c.Requests, 2_000_000)

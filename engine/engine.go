@@ -133,7 +133,8 @@ func (e *Engine) Apply(batch *inventory.Batch) []*inventory.Outcome {
 
 // ApplyTelling is Apply, and calls tell with the outcomes some at a time, in order, as soon as they
 // are known. They may be passed on at once, and recycled: until it returns, Product and Numbers may
-// show less than what was told, while all other readers wait.
+// show less than what was told, but for what had to be alone, while all other readers wait: tell must
+// not wait for one.
 func (e *Engine) ApplyTelling(
 	batch *inventory.Batch, tell func([]*inventory.Outcome),
 ) []*inventory.Outcome {
@@ -207,7 +208,9 @@ func (e *Engine) step(st *inventory.Step, seed uint64) {
 	case st.Alone():
 		e.finishRun()
 		st.Work()
-		e.finish(st)
+		e.state.Finish(st)
+		e.publishChanged() // an admin who has made a product finds it
+		e.answers.give(st.Outcome)
 		e.tight = e.state.Tight(len(e.steps))
 	default:
 		e.run = append(e.run, pending{st, e.give(st)})

@@ -55,7 +55,7 @@ var ownedBy = map[string][]string{
 	"github.com/cockroachdb/":      {"wal", "shard"}, // shard: the file system of pebble
 	"github.com/hashicorp/raft":    {"wal", "shard", "shard/transport"},
 	"github.com/nats-io/":          {"shard", "gateway", "gateway/order"},
-	"github.com/valyala/fasthttp":  {"gateway", "gateway/payment"},
+	"github.com/valyala/fasthttp":  {"gateway", "gateway/payment/simulator"},
 	"github.com/RoaringBitmap/":    {"engine/inventory", "engine/inventory/numberset", "gateway"},
 	"github.com/prometheus/client": {"shard", "gateway", "gateway/order", "gateway/order/postgres", "gateway/payment", "wal"},
 }

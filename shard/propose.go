@@ -18,8 +18,9 @@ type Proposal struct {
 	Deadline time.Time
 
 	// Done is called once, with an outcome or one of the package's errors, maybe before Propose
-	// returns. It must not block: the shard waits for it. The outcome, with all that it points to
-	// but strings, is its only until it returns: the memory is used again.
+	// returns. It must not block, nor read the engine: the shard waits for it, and so may the entry
+	// that is being applied. The outcome, with all that it points to but strings, is its only until
+	// it returns: the memory is used again.
 	Done func(*inventory.Outcome, error)
 
 	encoded []byte

@@ -36,7 +36,7 @@ func held(count uint32, hold time.Duration) *inventory.PutProduct {
 	return p
 }
 
-func reserved(s *Shard) uint32 { return s.engine.Product("a").Counters.Reserved }
+func reserved(s *Shard) uint32 { return s.engine.FreshProduct("a").Counters.Reserved }
 
 // eventually waits for something that no channel tells: a state that readers see.
 func eventually(t testing.TB, condition func() bool, format string, args ...any) {

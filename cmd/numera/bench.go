@@ -69,7 +69,7 @@ type benchLoad struct {
 	Workload string        `default:"any" enum:"chosen,any,products,sell-out,retries,expiry,lifecycle" help:"${enum}."`
 	Rate     float64       `help:"Requests a second meant to start; latency counts from then. 0: a closed loop."`
 	Arrivals string        `default:"poisson" enum:"poisson,constant" help:"How they arrive at a rate."`
-	InFlight int           `help:"Requests under way at any time, at most. Default: 1024, on http 64."`
+	InFlight int           `help:"Requests under way at any time, at most. Default: 1024, on http 256."`
 	Requests int           `help:"At most so many. Default: 2 million."`
 	Duration time.Duration `default:"10s" help:"At most so long."`
 	Products int           `help:"Default: the workload's."`
@@ -100,7 +100,7 @@ func (b *benchLoad) Run(ctx context.Context, s *streams) error {
 type benchFloor struct {
 	benchOptions
 	Path       string        `default:"shard" enum:"shard,http" help:"shard or http."`
-	InFlight   int           `help:"Requests under way. Default: 1024, on http 64."`
+	InFlight   int           `help:"Requests under way. Default: 1024, on http 256."`
 	Rounds     int           `default:"7" help:"Rounds that count; medians are over them."`
 	Turn       time.Duration `default:"2s" help:"Of each side in each round."`
 	Bare       bool          `help:"With shard: a floor of bytes of which no command is made."`
