@@ -17,7 +17,8 @@ import (
 	"numera/wal"
 )
 
-// The bounds of a log entry and of the entries in flight, as the defaults of shard.Config.
+// The bounds of a log entry as the defaults of shard.Config, and as many entries in flight as serve the
+// floor best: here one counts until it is answered, there until the engine begins with it.
 const (
 	floorCommands = 1024
 	floorBytes    = 256 << 10
