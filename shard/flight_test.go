@@ -1,11 +1,14 @@
 package shard
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
+
+	"numera/engine/inventory"
 )
 
 // TestGivenUpAndApplied gives an entry up while the disk is held up, as when leadership is lost, and
@@ -36,4 +39,45 @@ func TestGivenUpAndApplied(t *testing.T) {
 	do(t, s, reserve("after it", "b")) // needs the only slot
 	require.EqualValues(t, 2, reserved(s))
 	require.EqualValues(t, 1, a.times.Load())
+}
+
+// TestEachHearsItsOwn has hundreds of buyers, each of another number, in one entry, whose outcomes
+// come in portions: everybody hears of the number that was asked for.
+func TestEachHearsItsOwn(t *testing.T) {
+	t.Parallel()
+	var d disk
+	config := testConfig(t, t.TempDir())
+	config.FS, config.InFlight = d.wrap(vfs.Default), 1
+	n := openNode(t, config)
+	defer n.Close()
+	s := n.Shard(0)
+	do(t, s, product("a", 1000))
+
+	release := d.hold()
+	const buyers = 300
+	type heard struct{ asked, got uint32 }
+	answers := make(chan heard, 2*buyers)
+	for number := uint32(buyers); number > 0; number-- {
+		s.Propose(&Proposal{
+			Entry: inventory.Entry{Command: reserve(fmt.Sprint("number ", number), "b", number)},
+			Done: func(o *inventory.Outcome, err error) {
+				h := heard{asked: number}
+				if err == nil && o.Code == inventory.CodeOK {
+					h.got = o.Order.Items[0].Numbers[0]
+				}
+				answers <- h
+			},
+		})
+		eventually(t, func() bool { return s.underWay.Load() == 1 }, "proposed") // the first one, alone
+	}
+	release()
+	for range buyers {
+		select {
+		case h := <-answers:
+			require.Equal(t, h.asked, h.got)
+		case <-time.After(patience):
+			require.Fail(t, "somebody hears nothing")
+		}
+	}
+	require.Empty(t, answers)
 }
