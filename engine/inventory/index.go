@@ -5,11 +5,11 @@ import (
 	"math/bits"
 )
 
-// index finds records by a key of theirs. It keeps only references (4 bytes) and tags (1), and
-// compares keys where the records are, since a Go map of the keys would cost more than an ended
-// order may. The tag spares nearly all looks at records of another key, each of which is a cache
-// miss. Bits of the hash choose a table, others a place in it, others the tag. Many small tables, as
-// one large one would stop the shard while it grows.
+// index finds records by a key of theirs. It keeps only a reference (4 bytes) and a tag (2) of each, and
+// compares keys where the records are, since a Go map of the keys would cost more than an ended order
+// may. The tag is a part of the hash. It spares nearly all looks at records of another key, each of
+// which is a cache miss; and since it also says where the search begins, growing looks at none. Many
+// small tables, as one large one would stop the shard while it grows.
 type index[K indexed] struct {
 	tables [1024]indexTable
 	keyOf  func(ref uint32) K
@@ -21,107 +21,135 @@ type indexed interface {
 	hash() uint64
 }
 
-// indexTable is open addressing with linear probing. An empty place has tag 0.
+// indexTable is open addressing with linear probing. It may have any number of cells.
 type indexTable struct {
-	tags []uint8 // a power of two of them
-	refs []uint32
-	used uint32
+	cells []indexCell
+	used  int
 }
+
+// indexCell is 6 bytes, so that nearly always one cache line has all of it. An empty one has tag 0.
+type indexCell struct {
+	tagBytes [2]byte
+	refBytes [4]byte
+}
+
+func makeIndexCell(tag uint16, ref uint32) (c indexCell) {
+	binary.LittleEndian.PutUint16(c.tagBytes[:], tag)
+	binary.LittleEndian.PutUint32(c.refBytes[:], ref)
+	return c
+}
+
+func (c *indexCell) tag() uint16 { return binary.LittleEndian.Uint16(c.tagBytes[:]) }
+func (c *indexCell) ref() uint32 { return binary.LittleEndian.Uint32(c.refBytes[:]) }
 
 func (x *index[K]) table(hash uint64) *indexTable { return &x.tables[hash>>54] }
 
-// home is the place in a table where the search for a hash begins.
-func home(hash uint64) uint32 { return uint32(hash >> 16) }
+func tag(hash uint64) uint16 { return max(1, uint16(hash>>16)) }
 
-func tag(hash uint64) uint8 { return uint8(hash>>8) | 1 }
+// home is where the search for a tag begins. It rises with the tag, however many cells there are.
+func (t *indexTable) home(tag uint16) int { return int(tag) * len(t.cells) >> 16 }
 
-// warm brings the home of a key into the cache; the sum only keeps the loads from being dropped.
-// To warm many and then find them is faster than to wait for each one's memory in turn.
+// after is the next place to look at.
+func (t *indexTable) after(place int) int {
+	if place++; place < len(t.cells) {
+		return place
+	}
+	return 0
+}
+
+// warm brings the home of a key into the cache; the sum only keeps the load from being dropped. To
+// warm many and then find them is faster than to wait for each one's memory in turn.
 func (x *index[K]) warm(key K) (sum uint32) {
 	hash := key.hash()
 	t := x.table(hash)
-	if len(t.tags) == 0 {
+	if len(t.cells) == 0 {
 		return 0
 	}
-	place := home(hash) & uint32(len(t.tags)-1)
-	return uint32(t.tags[place]) + t.refs[place]
+	return t.cells[t.home(tag(hash))].ref()
 }
 
 // find returns the reference stored under key.
 func (x *index[K]) find(key K) (ref uint32, ok bool) {
 	hash := key.hash()
 	t := x.table(hash)
-	place, ok := x.place(t, key, hash)
+	place, ok := x.place(t, key, tag(hash))
 	if !ok {
 		return 0, false
 	}
-	return t.refs[place], true
+	return t.cells[place].ref(), true
 }
 
 // place is where key is, or the empty place where it would go.
-func (x *index[K]) place(t *indexTable, key K, hash uint64) (place uint32, ok bool) {
-	if len(t.tags) == 0 {
+func (x *index[K]) place(t *indexTable, key K, tag uint16) (place int, ok bool) {
+	if len(t.cells) == 0 {
 		return 0, false
 	}
-	mask := uint32(len(t.tags) - 1)
-	want := tag(hash)
-	for place = home(hash) & mask; t.tags[place] != 0; place = (place + 1) & mask {
-		if t.tags[place] == want && x.keyOf(t.refs[place]) == key {
+	for place = t.home(tag); ; place = t.after(place) {
+		switch cell := &t.cells[place]; {
+		case cell.tag() == 0:
+			return place, false
+		case cell.tag() == tag && x.keyOf(cell.ref()) == key:
 			return place, true
 		}
 	}
-	return place, false
 }
 
 // set stores ref under key, instead of the one before.
 func (x *index[K]) set(key K, ref uint32) {
 	hash := key.hash()
-	t := x.table(hash)
-	place, ok := x.place(t, key, hash)
+	t, tag := x.table(hash), tag(hash)
+	place, ok := x.place(t, key, tag)
 	if !ok {
-		if t.used >= uint32(len(t.tags))*7/8 {
-			x.grow(t)
-			place, _ = x.place(t, key, hash)
+		if t.used >= len(t.cells)*7/8 {
+			t.grow()
+			place, _ = x.place(t, key, tag)
 		}
-		t.tags[place] = tag(hash)
 		t.used++
 	}
-	t.refs[place] = ref
+	t.cells[place] = makeIndexCell(tag, ref)
 }
 
-func (x *index[K]) grow(t *indexTable) {
-	old := *t
-	n := max(8, 2*len(old.tags))
-	t.tags, t.refs = make([]uint8, n), make([]uint32, n)
-	mask := uint32(n - 1)
-	for i, tag := range old.tags {
+// grow makes room. The cells stand in the order of their tags but for the ends of runs, so that it
+// goes once along the old ones and once along the new.
+func (t *indexTable) grow() {
+	old := t.cells
+	t.cells = make([]indexCell, max(8, 2*len(old)))
+	for i := range old {
+		tag := old[i].tag()
 		if tag == 0 {
 			continue
 		}
-		place := home(x.keyOf(old.refs[i]).hash()) & mask
-		for t.tags[place] != 0 {
-			place = (place + 1) & mask
+		place := t.home(tag)
+		for t.cells[place].tag() != 0 {
+			place = t.after(place)
 		}
-		t.tags[place], t.refs[place] = tag, old.refs[i]
+		t.cells[place] = old[i]
 	}
 }
 
-// remove forgets key, which must be present, and closes the gap: an entry moves back unless that
-// would put it before its home.
+// remove forgets key, which must be present, and closes the gap: a cell moves back unless that would
+// put it before its home.
 func (x *index[K]) remove(key K) {
 	hash := key.hash()
 	t := x.table(hash)
-	gap, ok := x.place(t, key, hash)
+	gap, ok := x.place(t, key, tag(hash))
 	assert(ok, "what is removed is in the index")
-	mask := uint32(len(t.tags) - 1)
-	for next := (gap + 1) & mask; t.tags[next] != 0; next = (next + 1) & mask {
-		if (next-home(x.keyOf(t.refs[next]).hash()))&mask >= (next-gap)&mask {
-			t.tags[gap], t.refs[gap] = t.tags[next], t.refs[next]
+	for next := t.after(gap); t.cells[next].tag() != 0; next = t.after(next) {
+		if t.way(t.home(t.cells[next].tag()), next) >= t.way(gap, next) {
+			t.cells[gap] = t.cells[next]
 			gap = next
 		}
 	}
-	t.tags[gap] = 0
+	t.cells[gap] = indexCell{}
 	t.used--
+}
+
+// way is how many places on from one to another.
+func (t *indexTable) way(from, to int) int {
+	if to < from {
+		to += len(t.cells)
+	}
+	return to - from
 }
 
 // mix folds a word into a digest. The constant and the fold are those of splitmix64 and wyhash.
