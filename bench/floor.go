@@ -20,7 +20,7 @@ import (
 // The bounds of a log entry as the defaults of shard.Config, and as many entries in flight as serve the
 // floor best: here one counts until it is answered, there until the engine begins with it.
 const (
-	floorCommands = 1024
+	floorCommands = 512
 	floorBytes    = 256 << 10
 	floorInFlight = 4
 	floorQueue    = 8192

@@ -154,7 +154,7 @@ func (e *Engine) ApplyTelling(
 			e.finishWorked()
 			e.state.WarmKeys(batch.Entries[i:min(i+portionLen, len(batch.Entries))])
 		}
-		e.steps[i].Reset(entry)
+		e.steps[i].Entry = entry
 		e.step(&e.steps[i], batch.SeedOf(i))
 		if e.tight {
 			e.finishRun()

@@ -50,12 +50,13 @@ type Config struct {
 	// QueueWait bounds how long they wait; default 2 s.
 	QueueWait time.Duration
 
-	// BatchCommands and BatchBytes bound one log entry; defaults 1,024 and 256 KiB.
+	// BatchCommands and BatchBytes bound one log entry; defaults 512 and 256 KiB. What waits should be
+	// several entries, so that one is applied and another synced meanwhile.
 	BatchCommands int
 	BatchBytes    int
 
 	// InFlight is how many entries of a shard may be proposed and have not reached the engine yet;
-	// default 2. More hide more of the replication's latency; fewer make larger entries.
+	// default 3. More hide more of the replication's latency; fewer make larger entries.
 	InFlight int
 
 	// SnapshotBytes and SnapshotEntries are how much log is kept for replay at a restart before a
@@ -87,9 +88,9 @@ func (c Config) withDefaults() Config {
 	c.ElectionTimeout = cmp.Or(c.ElectionTimeout, time.Second)
 	c.QueueLength = cmp.Or(c.QueueLength, 8192)
 	c.QueueWait = cmp.Or(c.QueueWait, 2*time.Second)
-	c.BatchCommands = cmp.Or(c.BatchCommands, 1024)
+	c.BatchCommands = cmp.Or(c.BatchCommands, 512)
 	c.BatchBytes = cmp.Or(c.BatchBytes, 256<<10)
-	c.InFlight = cmp.Or(c.InFlight, 2)
+	c.InFlight = cmp.Or(c.InFlight, 3)
 	c.SnapshotBytes = cmp.Or(c.SnapshotBytes, 128<<20)
 	c.SnapshotEntries = cmp.Or(c.SnapshotEntries, 65536)
 	c.MinFreeBytes = cmp.Or(c.MinFreeBytes, 256<<20)

@@ -29,12 +29,14 @@ func (b *buyers) keyOf(slot uint32) buyerKey { return b.at(slot).buyerKey }
 // hold finds or makes the slot of a buyer and keeps it from being forgotten.
 func (b *buyers) hold(id BuyerID) uint32 {
 	key := makeBuyerKey(id)
-	slot, known := b.index.find(key)
-	if !known {
-		slot = b.take()
-		*b.edit(slot) = buyer{buyerKey: key}
-		b.index.set(key, slot)
+	at := b.index.look(key)
+	if !at.known {
+		slot := b.take()
+		*b.edit(slot) = buyer{buyerKey: key, refs: 1}
+		at.set(slot)
+		return slot
 	}
+	slot := at.ref()
 	b.edit(slot).refs++
 	return slot
 }

@@ -97,15 +97,17 @@ func decodeCommand(kind Kind, r *reader, room *Reserve) Command {
 }
 
 func decodeReserve(r *reader, c *Reserve) {
-	*c = Reserve{Tenant: r.string(maxShort), Key: r.string(maxShort), Lines: c.Lines[:0]}
+	c.Tenant = r.string(maxShort)
+	c.Key = r.string(maxShort)
 	r.copy(c.KeyHash[:])
 	c.Buyer = BuyerID(r.string(maxShort))
 	c.Partial = r.bool()
-	for range r.count(4) {
-		c.Lines = append(c.Lines, Line{
-			Product: r.productID(), Numbers: r.numbers(),
-			Quantity: r.uint32(), Pick: Pick(r.byte()),
-		})
+	c.Lines = c.Lines[:0]
+	for i := range r.count(4) {
+		c.Lines = append(c.Lines, Line{})
+		line := &c.Lines[i]
+		line.Product, line.Numbers = r.productID(), r.numbers()
+		line.Quantity, line.Pick = r.uint32(), Pick(r.byte())
 	}
 }
 

@@ -64,10 +64,9 @@ func (s *State) finishReserve(st *Step, c *Reserve, o *Outcome, room *answerRoom
 		}
 		return
 	}
-	next := order{
-		key: c.KeyHash, fingerprint: s.fingerprint(c), buyer: st.buyer, status: StatusReserved,
-		created: makeUint48(s.clock),
-	}
+	ref, next := s.draft()
+	next.key, next.fingerprint, next.buyer = c.KeyHash, s.fingerprint(c), st.buyer
+	next.status, next.created = StatusReserved, makeUint48(s.clock)
 	expires := int64(maxUnixMilli)
 	items := st.room.item[:0]
 	for i := range st.parts {
@@ -89,8 +88,9 @@ func (s *State) finishReserve(st *Step, c *Reserve, o *Outcome, room *answerRoom
 	next.placed = makeUint40(s.outbox.next)
 	st.events = append(st.events, EventOrderCreated, EventInventoryReserved)
 	next.changed = makeUint40(s.outbox.last() + uint64(len(st.events)))
-	s.arm(s.insert(&next), &next)
-	o.Order = s.view(&next, room)
+	s.insert(ref, next)
+	s.arm(ref, next)
+	o.Order = s.view(next, room)
 	s.tell(st, o.Order)
 }
 

@@ -33,10 +33,9 @@ type indexCell struct {
 	refBytes [4]byte
 }
 
-func makeIndexCell(tag uint16, ref uint32) (c indexCell) {
+func (c *indexCell) set(tag uint16, ref uint32) {
 	binary.LittleEndian.PutUint16(c.tagBytes[:], tag)
 	binary.LittleEndian.PutUint32(c.refBytes[:], ref)
-	return c
 }
 
 func (c *indexCell) tag() uint16 { return binary.LittleEndian.Uint16(c.tagBytes[:]) }
@@ -68,45 +67,71 @@ func (x *index[K]) warm(key K) (sum uint32) {
 	return t.cells[t.home(tag(hash))].ref()
 }
 
-// find returns the reference stored under key.
-func (x *index[K]) find(key K) (ref uint32, ok bool) {
-	hash := key.hash()
-	t := x.table(hash)
-	place, ok := x.place(t, key, tag(hash))
-	if !ok {
-		return 0, false
-	}
-	return t.cells[place].ref(), true
+// spot is where a key is in an index, or would go. It is good until the index changes.
+type spot struct {
+	table *indexTable
+	tag   uint16
+	place int
+	known bool // it is there
 }
 
-// place is where key is, or the empty place where it would go.
-func (x *index[K]) place(t *indexTable, key K, tag uint16) (place int, ok bool) {
+// look finds the spot of a key.
+func (x *index[K]) look(key K) spot {
+	hash := key.hash()
+	at := spot{table: x.table(hash), tag: tag(hash)}
+	t := at.table
 	if len(t.cells) == 0 {
-		return 0, false
+		return at
 	}
-	for place = t.home(tag); ; place = t.after(place) {
-		switch cell := &t.cells[place]; {
+	for at.place = t.home(at.tag); ; at.place = t.after(at.place) {
+		switch cell := &t.cells[at.place]; {
 		case cell.tag() == 0:
-			return place, false
-		case cell.tag() == tag && x.keyOf(cell.ref()) == key:
-			return place, true
+			return at
+		case cell.tag() == at.tag && x.keyOf(cell.ref()) == key:
+			at.known = true
+			return at
 		}
 	}
+}
+
+// ref is the reference stored at a spot whose key is known.
+func (at *spot) ref() uint32 { return at.table.cells[at.place].ref() }
+
+// set stores ref at a spot, instead of the one before.
+func (at *spot) set(ref uint32) {
+	t := at.table
+	if !at.known {
+		if t.used >= len(t.cells)*7/8 {
+			t.grow()
+			at.place = t.free(at.tag)
+		}
+		t.used++
+	}
+	t.cells[at.place].set(at.tag, ref)
+}
+
+// find returns the reference stored under key.
+func (x *index[K]) find(key K) (ref uint32, ok bool) {
+	at := x.look(key)
+	if !at.known {
+		return 0, false
+	}
+	return at.ref(), true
 }
 
 // set stores ref under key, instead of the one before.
 func (x *index[K]) set(key K, ref uint32) {
-	hash := key.hash()
-	t, tag := x.table(hash), tag(hash)
-	place, ok := x.place(t, key, tag)
-	if !ok {
-		if t.used >= len(t.cells)*7/8 {
-			t.grow()
-			place, _ = x.place(t, key, tag)
-		}
-		t.used++
+	at := x.look(key)
+	at.set(ref)
+}
+
+// free is the empty place where a tag goes.
+func (t *indexTable) free(tag uint16) int {
+	place := t.home(tag)
+	for t.cells[place].tag() != 0 {
+		place = t.after(place)
 	}
-	t.cells[place] = makeIndexCell(tag, ref)
+	return place
 }
 
 // grow makes room. The cells stand in the order of their tags but for the ends of runs, so that it
@@ -115,25 +140,18 @@ func (t *indexTable) grow() {
 	old := t.cells
 	t.cells = make([]indexCell, max(8, 2*len(old)))
 	for i := range old {
-		tag := old[i].tag()
-		if tag == 0 {
-			continue
+		if tag := old[i].tag(); tag != 0 {
+			t.cells[t.free(tag)] = old[i]
 		}
-		place := t.home(tag)
-		for t.cells[place].tag() != 0 {
-			place = t.after(place)
-		}
-		t.cells[place] = old[i]
 	}
 }
 
 // remove forgets key, which must be present, and closes the gap: a cell moves back unless that would
 // put it before its home.
 func (x *index[K]) remove(key K) {
-	hash := key.hash()
-	t := x.table(hash)
-	gap, ok := x.place(t, key, tag(hash))
-	assert(ok, "what is removed is in the index")
+	at := x.look(key)
+	assert(at.known, "what is removed is in the index")
+	t, gap := at.table, at.place
 	for next := t.after(gap); t.cells[next].tag() != 0; next = t.after(next) {
 		if t.way(t.home(t.cells[next].tag()), next) >= t.way(gap, next) {
 			t.cells[gap] = t.cells[next]
@@ -161,11 +179,30 @@ func mix(h, word uint64) uint64 {
 // mixString folds a string into a digest, its length first.
 func mixString(h uint64, s string) uint64 {
 	h = mix(h, uint64(len(s)))
-	for len(s) > 0 {
-		var word [8]byte
-		n := copy(word[:], s)
-		h = mix(h, binary.LittleEndian.Uint64(word[:]))
-		s = s[n:]
+	for ; len(s) >= 8; s = s[8:] {
+		h = mix(h, uint64(first4(s))|uint64(first4(s[4:]))<<32)
+	}
+	if len(s) > 0 {
+		h = mix(h, tail(s))
 	}
 	return h
+}
+
+// tail is the little-endian number of 1 to 7 bytes. Put together in memory instead, it would not be
+// known before all earlier loads are: a processor hands a load what several stores have written only
+// when they are through. So nothing could be warmed meanwhile.
+func tail(s string) uint64 {
+	switch n := len(s); {
+	case n >= 4:
+		return uint64(first4(s)) | uint64(first4(s[n-4:]))<<(8*(n-4))
+	case n >= 2:
+		return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[n-1])<<(8*(n-1))
+	default:
+		return uint64(s[0])
+	}
+}
+
+// first4 is the little-endian number of the first four bytes.
+func first4(s string) uint32 {
+	return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
 }

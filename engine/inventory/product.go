@@ -16,28 +16,30 @@ import (
 // halted: it stays readable and refuses everything, by state that every replica and every restart
 // comes to, since a panic would come back at every replay.
 type Product struct {
+	// What the apply goroutine looks at while the actor is at work, and the actor changes nothing of:
+	// far enough from what it does change for the two not to wait for each other's cache lines.
 	id       ProductID
 	slot     uint32
+	fallen   bool      // halted, for the apply goroutine, in log order
+	changed  bool      // since counted; the apply goroutine's
 	settings *Settings // never written to: Standings share them
-	state    SaleState
-	halted   string // the broken invariant, or ""
-	fallen   bool   // the same for the apply goroutine, in log order
-	version  uint64
 
-	taken    numberset.Set
-	sold     *roaring.Bitmap // offsets; nil: none
-	blocked  *roaring.Bitmap
-	counts   [places]uint32    // how many are in each place but free
-	held     map[uint32]uint32 // buyer's slot → numbers reserved or sold; only if MaxPerBuyer is set
-	restocks []restock         // the keys of at least the last 24 hours
-
+	counted        uint64    // the share of the state's digest that was last added to it
+	standing       *Standing // as of the end of the last batch that changed it
+	counters       Counters  // of standing
 	settingsDigest uint64    // of what only admins change
 	blockedDigest  uint64    // the sum of the mixed offsets in blocked
 	restockDigest  uint64    // the sum of the mixed entries of restocks
-	counted        uint64    // the share of the state's digest that was last added to it
-	changed        bool      // since then; the apply goroutine's
-	standing       *Standing // as of the end of the last batch that changed it
-	counters       Counters  // of standing
+	restocks       []restock // the keys of at least the last 24 hours
+
+	state   SaleState
+	halted  string // the broken invariant, or ""
+	version uint64
+	taken   numberset.Set
+	counts  [places]uint32  // how many are in each place but free
+	sold    *roaring.Bitmap // offsets; nil: none
+	blocked *roaring.Bitmap
+	held    map[uint32]uint32 // buyer's slot → numbers reserved or sold; only if MaxPerBuyer is set
 }
 
 // restock remembers a key so that a repeat acts once.

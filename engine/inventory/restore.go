@@ -213,7 +213,9 @@ func (rs *restorer) order(r *reader) {
 	}
 	s := rs.s
 	s.buyers.edit(o.buyer).refs++
-	ref := s.insert(&o)
+	ref, draft := s.draft()
+	*draft = o
+	s.insert(ref, draft)
 	if s.awaits(&o) {
 		s.arm(ref, &o)
 	}

@@ -114,12 +114,19 @@ func (s *State) load(ref uint32) order {
 	return *s.orders.at(ref)
 }
 
-// insert stores a new order and returns its reference.
-func (s *State) insert(o *order) (ref uint32) {
-	ref = s.put(o)
+// draft gives the empty record of a new order that is not over, to be filled in and inserted.
+func (s *State) draft() (ref uint32, o *order) {
+	ref = s.orders.take()
+	o = s.orders.edit(ref)
+	*o = order{}
+	return ref, o
+}
+
+// insert makes a draft one of the orders.
+func (s *State) insert(ref uint32, o *order) {
+	s.tally(o.status, 1)
 	s.index.set(o.key, ref)
 	s.orderDigest64 += s.orderDigest(o)
-	return ref
 }
 
 // replace stores an order that has changed. was is what it was, at ref.
@@ -231,6 +238,9 @@ func (s *State) NextDeadline() (unixMilli int64, ok bool) {
 
 // price interns a price.
 func (s *State) price(m Money) uint32 {
+	if n := uint32(len(s.prices)); n > 0 && s.prices[n-1] == m {
+		return n - 1 // most often there is but one
+	}
 	slot, known := s.priceSlots[m]
 	if !known {
 		slot = uint32(len(s.prices))
@@ -286,7 +296,9 @@ func (s *State) view(o *order, room *answerRoom) *OrderView {
 	if o.basket == nil {
 		p := s.list[o.product]
 		room.numbers[0] = p.settings.FirstNumber + o.offset
-		room.items[0] = ItemView{Product: p.id, Numbers: room.numbers[:], UnitPrice: s.prices[o.price]}
+		item := &room.items[0]
+		item.Product, item.UnitPrice = p.id, s.prices[o.price]
+		item.Numbers = room.numbers[:]
 		v.Items = room.items[:]
 	} else {
 		v.Items = make([]ItemView, len(*o.basket))
