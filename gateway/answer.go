@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"strconv"
 	"time"
 
@@ -176,9 +177,16 @@ func appendTime(buf []byte, unixMilli int64) []byte {
 	return append(appendInstant(buf, unixMilli), '"')
 }
 
+// appendInstant writes whole seconds in the layout that package time is quick with, and the thousandths
+// itself.
 func appendInstant(buf []byte, unixMilli int64) []byte {
-	return time.UnixMilli(unixMilli).UTC().AppendFormat(buf, "2006-01-02T15:04:05.000Z")
+	at := time.UnixMilli(unixMilli).UTC()
+	buf = bytes.TrimSuffix(at.AppendFormat(buf, time.RFC3339), []byte("Z"))
+	milli := at.Nanosecond() / 1e6
+	return append(buf, '.', digit(milli/100), digit(milli/10%10), digit(milli%10), 'Z')
 }
+
+func digit(n int) byte { return '0' + byte(n) }
 
 func appendTimeOrNull(buf []byte, unixMilli int64) []byte {
 	if unixMilli == 0 {

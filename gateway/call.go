@@ -147,8 +147,6 @@ func (c *call) recycle() {
 // perform answers the call. It never panics.
 func (g *Gateway) perform(c *call) {
 	began := time.Now()
-	ctx, cancel := g.deadline()
-	defer cancel()
 	defer func() {
 		if reason := recover(); reason != nil {
 			g.logPanic(c.requestID, reason)
@@ -162,15 +160,20 @@ func (g *Gateway) perform(c *call) {
 		return
 	}
 	if c.op.command == nil {
+		ctx, cancel := g.deadline()
+		defer cancel()
 		c.op.ask(ctx, g, c)
 		return
 	}
 	entry := inventory.Entry{Correlation: c.requestID, Command: c.op.command(c)}
-	if c.op.paid != nil && g.config.Payments != nil && entry.Command.Check() == nil &&
-		c.op.paid(ctx, g, c) {
-		return
+	if c.op.paid != nil && g.config.Payments != nil && entry.Command.Check() == nil {
+		ctx, cancel := g.deadline()
+		defer cancel()
+		if c.op.paid(ctx, g, c) {
+			return
+		}
 	}
-	o, err := g.shards.Do(ctx, entry)
+	o, err := g.shards.Do(g.base, entry)
 	if err != nil {
 		c.refuse(g.failed(c, err), g.now())
 		return

@@ -22,7 +22,8 @@ type Config struct {
 	// Tenant is part of the scope of every idempotency key, at most 255 bytes.
 	Tenant string
 
-	// Timeout bounds every request to the shards. Default 5 s.
+	// Timeout bounds every request to the shards but commands: their client bounds those, without a
+	// timer for each. Default 5 s.
 	Timeout time.Duration
 	// ReadTimeout bounds the reading of one whole request, from its first byte (on a new
 	// connection from the opening) to its last: a slow sender is cut off. Default 10 s.

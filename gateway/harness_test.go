@@ -37,8 +37,8 @@ type memory struct {
 	last    inventory.Command  // the last command, a copy
 	outcome *inventory.Outcome // what is answered, if set
 	err     error              // what is answered, if set
-	hold    chan struct{}      // if set, commands wait for it, or for their deadline
-	held    chan struct{}      // gets one value for each command that waits
+	hold    chan struct{}      // if set, commands and reads of orders wait for it, or for their context
+	held    chan struct{}      // gets one value for each that waits
 	pages   []*wire.OrdersPage // what Orders answers in turn; a nil page is an error
 	taken   []byte
 }
@@ -56,20 +56,32 @@ func (m *memory) Do(ctx context.Context, e inventory.Entry) (*inventory.Outcome,
 	m.mu.Lock()
 	m.asked++
 	m.last = copied.Command
-	outcome, failed, hold := m.outcome, m.err, m.hold
+	outcome, failed := m.outcome, m.err
 	m.mu.Unlock()
-	if hold != nil {
-		m.held <- struct{}{}
-		select {
-		case <-hold:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	if err := m.wait(ctx); err != nil {
+		return nil, err
 	}
 	if outcome != nil || failed != nil {
 		return outcome, failed
 	}
 	return &inventory.Outcome{AtUnixMilli: testTime, Order: testOrder(), Product: testProduct()}, nil
+}
+
+// wait is for hold, where that is set.
+func (m *memory) wait(ctx context.Context) error {
+	m.mu.Lock()
+	hold := m.hold
+	m.mu.Unlock()
+	if hold == nil {
+		return nil
+	}
+	m.held <- struct{}{}
+	select {
+	case <-hold:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (m *memory) read() (*inventory.Outcome, error) {
@@ -82,7 +94,10 @@ func (m *memory) read() (*inventory.Outcome, error) {
 	return &inventory.Outcome{AtUnixMilli: testTime, Order: testOrder(), Product: testProduct()}, nil
 }
 
-func (m *memory) Order(context.Context, wire.OrderQuery) (*inventory.Outcome, error) {
+func (m *memory) Order(ctx context.Context, _ wire.OrderQuery) (*inventory.Outcome, error) {
+	if err := m.wait(ctx); err != nil {
+		return nil, err
+	}
 	return m.read()
 }
 

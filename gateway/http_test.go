@@ -463,15 +463,16 @@ func TestCloseCutsOffWhatItCannotWaitFor(t *testing.T) {
 	}
 }
 
-func TestEveryRequestEndsByItsTimeout(t *testing.T) {
+// TestEveryReadEndsByItsTimeout: commands are bounded by who sends them, see package shards.
+func TestEveryReadEndsByItsTimeout(t *testing.T) {
 	g := open(t, func(c *Config) { c.Timeout = 50 * time.Millisecond })
 	g.allowed.Store("a request failed", true)
 	hold := make(chan struct{})
 	defer close(hold)
 	g.shards.set(func() { g.shards.hold = hold })
-	create := minimal(operationOf(t, "orders.create"))
-	create.token = adminToken
-	r := g.both(create)
+	get := minimal(operationOf(t, "orders.get"))
+	get.token = adminToken
+	r := g.both(get)
 	require.Equal(t, 503, r.status)
-	require.Equal(t, "outcome_unknown", r.code(t))
+	require.Equal(t, "unavailable", r.code(t))
 }
