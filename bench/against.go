@@ -35,6 +35,9 @@ const (
 	httpTarget  = "rate at least 0.50"
 )
 
+// endlessOutbox is room for the events of all turns: a full outbox refuses, and a refusal is cheap.
+const endlessOutbox = 1 << 30
+
 // mostTurn bounds the requests of one turn.
 const mostTurn = 5_000_000
 
@@ -45,6 +48,7 @@ func (c *CompareConfig) load() (Config, error) {
 	load := Config{
 		Path: c.Path, Workload: WorkloadAny, InFlight: c.InFlight, Numbers: c.Numbers, Shards: 1,
 		NoConsumer: c.NoConsumer, Dir: c.Dir, Seed: c.Seed, Duration: c.Turn, Requests: mostTurn,
+		outbox: endlessOutbox,
 	}.withDefaults()
 	if c.Rounds < 3 || c.Rounds > 100 || load.Path == PathNATS || c.Bare && load.Path != PathShard {
 		return load, fmt.Errorf("%w: %d rounds of the %s path against its floor",
@@ -133,7 +137,7 @@ func (v *venue) openFloor(
 func (v *venue) consumerNote() string { return "outbox consumer: " + v.consumer }
 
 // longestRest is how long a side waits for the consumer after a turn.
-const longestRest = 10 * time.Second
+const longestRest = time.Minute
 
 // rest waits until the consumer has caught up, so that it does not work during the other's turn.
 func (v *venue) rest(ctx context.Context) {

@@ -33,9 +33,19 @@ type Round struct {
 	Baseline Turn `json:"baseline"`
 }
 
+// refusals tells of a round in which not all that was asked for was done.
+func (r *Round) refusals() string {
+	if r.Subject.Others+r.Baseline.Others == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\t%d and %d not accepted, which count as nothing", r.Subject.Others,
+		r.Baseline.Others)
+}
+
 // Turn is what one side did.
 type Turn struct {
-	Requests  int64         `json:"requests"`
+	Requests  int64         `json:"requests"` // that were accepted: the others say nothing of speed
+	Others    int64         `json:"others"`
 	Elapsed   time.Duration `json:"elapsed_ns"`
 	CPU       time.Duration `json:"cpu_ns"`
 	PerSecond float64       `json:"per_second"`
@@ -54,15 +64,17 @@ type side struct {
 func (s *side) take(ctx context.Context) (t Turn, err error) {
 	runtime.GC() // so that nobody sweeps what the other side left
 	s.load.schedule = s.next()
-	before := s.load.total().answers()
+	before := s.load.total()
 	cpu := cpuTime()
 	if t.Elapsed, err = s.load.run(ctx); err != nil {
 		return t, err
 	}
 	t.CPU = cpuTime() - cpu
-	t.Requests = s.load.total().answers() - before
+	after := s.load.total()
+	t.Requests = after.classes[acknowledged] - before.classes[acknowledged]
+	t.Others = after.answers() - before.answers() - t.Requests
 	if t.Requests == 0 || ctx.Err() != nil {
-		return t, fmt.Errorf("%w: a turn without requests", ErrIncomplete)
+		return t, fmt.Errorf("%w: a turn in which nothing was done", ErrIncomplete)
 	}
 	t.PerSecond = float64(t.Requests) / t.Elapsed.Seconds()
 	t.CPUMicro = float64(t.CPU.Nanoseconds()) / 1000 / float64(t.Requests)
@@ -158,8 +170,8 @@ func (r *ComparisonReport) WriteTable(w io.Writer) error {
 			c.RateRatio, c.CPURatio, len(c.Rounds), c.Target)
 		for k := range c.Rounds {
 			x := &c.Rounds[k]
-			t.row("    round %d\t%.2f\t%.2f", k+1, x.Subject.PerSecond/x.Baseline.PerSecond,
-				x.Subject.CPUMicro/x.Baseline.CPUMicro)
+			t.row("    round %d\t%.2f\t%.2f%s", k+1, x.Subject.PerSecond/x.Baseline.PerSecond,
+				x.Subject.CPUMicro/x.Baseline.CPUMicro, x.refusals())
 		}
 	}
 	t.row("")

@@ -58,6 +58,8 @@ type Config struct {
 	// NoConsumer leaves the outbox without a consumer, to see what one costs.
 	NoConsumer bool
 
+	outbox int // how many events a shard keeps at most; 0: as in production
+
 	// Target, on the HTTP path, is the URL of a server that runs already, on loopback, with the
 	// tokens of both its roles. Empty: one is started in this process.
 	Target       string

@@ -92,7 +92,7 @@ func openVenue(ctx context.Context, c *Config) (v *venue, err error) {
 	if c.Target != "" {
 		return v, v.visit(c)
 	}
-	s, err := openSystem(ctx, c.Dir, c.Shards)
+	s, err := openSystem(ctx, c.Dir, c.Shards, c.outbox)
 	if err != nil {
 		return v, err
 	}

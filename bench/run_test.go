@@ -67,7 +67,7 @@ func TestEveryPath(t *testing.T) {
 
 // TestTarget loads a server that runs already, as a process of its own does.
 func TestTarget(t *testing.T) {
-	s, err := openSystem(t.Context(), t.TempDir(), 2)
+	s, err := openSystem(t.Context(), t.TempDir(), 2, 0)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.close()) }()
 	v := &venue{}

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"numera/engine/inventory"
 	"numera/gateway/shards"
 	"numera/shard"
 	"numera/shard/clock"
@@ -31,8 +33,11 @@ type system struct {
 	fault    chan error // capacity 1
 }
 
-// openSystem starts a system below dir, which serves when it returns.
-func openSystem(ctx context.Context, dir string, shardCount int) (s *system, err error) {
+// openSystem starts a system below dir, which serves when it returns. Where outbox is not 0, it is how
+// many events a shard keeps at most.
+func openSystem(
+	ctx context.Context, dir string, shardCount, outbox int,
+) (s *system, err error) {
 	s = &system{registry: prometheus.NewRegistry(), fault: make(chan error, 1)}
 	defer func() {
 		if err != nil {
@@ -50,11 +55,13 @@ func openSystem(ctx context.Context, dir string, shardCount int) (s *system, err
 	if err != nil {
 		return s, err
 	}
+	limits := inventory.DefaultLimits()
+	limits.OutboxEvents = cmp.Or(outbox, limits.OutboxEvents)
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	s.node, err = shard.Open(shard.Config{
 		Dir: filepath.Join(s.dir, "shards"), Shards: shardCount, Conn: conn,
 		Clock: clock.New(clock.NewSystem(), quiet), Logger: quiet, Registerer: s.registry,
-		ElectionTimeout: 150 * time.Millisecond, OnFault: s.onFault,
+		ElectionTimeout: 150 * time.Millisecond, OnFault: s.onFault, Limits: limits,
 	})
 	if err != nil {
 		return s, err
