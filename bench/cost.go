@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"numera/engine/inventory"
@@ -167,20 +170,29 @@ func (c *CostConfig) prepare(
 			return nil, err
 		}
 	}
-	p.reserveAndRelease()
+	p.reserveAndRelease(c.Seed)
 	return &side{load: l, next: func() *schedule {
 		return newSchedule(ArrivalsConstant, 0, c.Requests, time.Minute, c.Seed)
 	}}, nil
 }
 
-// reserveAndRelease reserves one number of a product at random and releases the order again.
-func (p *plan) reserveAndRelease() {
+// reserveAndRelease reserves one number of each product in turn, in a random order, and releases the
+// orders again. The names lie in that order in memory too: what it costs to come by them is the
+// client's, and the same for few as for many.
+func (p *plan) reserveAndRelease(seed uint64) {
+	ids, at := slices.Clone(p.ids), 0
+	random := rand.New(rand.NewPCG(seed, 0))
+	random.Shuffle(len(ids), func(i, k int) { ids[i], ids[k] = ids[k], ids[i] })
+	for i := range ids {
+		ids[i] = inventory.ProductID(strings.Clone(string(ids[i])))
+	}
 	p.next = func(n *lane, op *operation) {
 		if h, ok := n.take(); ok {
 			*op = h.step(inventory.KindRelease)
 			return
 		}
-		*op = n.reserve(p.ids[n.random.IntN(len(p.ids))], nil, 1)
+		*op = n.reserve(ids[at], nil, 1)
+		at = (at + 1) % len(ids)
 	}
 	p.answered = func(n *lane, op *operation, a *answer) {
 		if op.kind == inventory.KindReserve && a.verdict == acknowledged && a.order != nil {

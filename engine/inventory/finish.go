@@ -80,7 +80,7 @@ func (s *State) finishReserve(st *Step, c *Reserve, o *Outcome, room *answerRoom
 		}
 		s.mark(p.product)
 		slices.Sort(p.offsets)
-		items = append(items, item{p.product.slot, s.price(p.product.settings.Price), p.offsets})
+		items = append(items, item{p.product.slot, s.priceOf(p.product), p.offsets})
 		expires = min(expires, s.clock+1000*p.product.settings.HoldSeconds)
 	}
 	next.setItems(items)

@@ -23,6 +23,7 @@ type Product struct {
 	fallen   bool      // halted, for the apply goroutine, in log order
 	changed  bool      // since counted; the apply goroutine's
 	settings *Settings // never written to: Standings share them
+	price    uint32    // its place in State.prices, from 1; 0: not looked up since set
 
 	counted        uint64    // the share of the state's digest that was last added to it
 	standing       *Standing // as of the end of the last batch that changed it
@@ -75,7 +76,7 @@ func newProduct(id ProductID, slot uint32, settings Settings) *Product {
 
 // set is the only way to change the settings.
 func (p *Product) set(s Settings) {
-	p.settings = &s
+	p.settings, p.price = &s, 0
 	h := mixString(0, string(p.id))
 	for _, text := range [...]string{s.Name, s.Price.Currency, s.Campaign} {
 		h = mixString(h, text)

@@ -236,11 +236,16 @@ func (s *State) NextDeadline() (unixMilli int64, ok bool) {
 	return first.unixMilli, ok
 }
 
+// priceOf is the place of a product's price among all prices.
+func (s *State) priceOf(p *Product) uint32 {
+	if p.price == 0 {
+		p.price = s.price(p.settings.Price) + 1
+	}
+	return p.price - 1
+}
+
 // price interns a price.
 func (s *State) price(m Money) uint32 {
-	if n := uint32(len(s.prices)); n > 0 && s.prices[n-1] == m {
-		return n - 1 // most often there is but one
-	}
 	slot, known := s.priceSlots[m]
 	if !known {
 		slot = uint32(len(s.prices))
