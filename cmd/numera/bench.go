@@ -103,6 +103,7 @@ type benchFloor struct {
 	InFlight   int           `help:"Requests under way. Default: 1024, on http 256."`
 	Rounds     int           `default:"7" help:"Rounds that count; medians are over them."`
 	Turn       time.Duration `default:"2s" help:"Of each side in each round."`
+	Numbers    int           `help:"Of the hot product. Default: 100 million, the most."`
 	Bare       bool          `help:"With shard: a floor of bytes of which no command is made."`
 	NoConsumer bool          `help:"Leave the outbox without a consumer."`
 }
@@ -112,7 +113,8 @@ func (b *benchFloor) Run(ctx context.Context, s *streams) error {
 	return b.run(s, func() (report, error) {
 		return bench.RunFloor(ctx, bench.CompareConfig{
 			Path: bench.Path(b.Path), InFlight: b.InFlight, Rounds: b.Rounds, Turn: b.Turn,
-			Bare: b.Bare, NoConsumer: b.NoConsumer, Dir: b.Dir, Seed: b.Seed, Progress: s.err,
+			Numbers: b.Numbers, Bare: b.Bare, NoConsumer: b.NoConsumer, Dir: b.Dir, Seed: b.Seed,
+			Progress: s.err,
 		})
 	})
 }
