@@ -182,6 +182,9 @@ func (v *server) events(q wire.EventsQuery) *wire.Response {
 		if len(events) == 0 {
 			break
 		}
+		if len(events) == stretch { // then there are probably more
+			answer.Events = slices.Grow(answer.Events, limit-len(answer.Events))
+		}
 		answer.Events = append(answer.Events, events...)
 		after = events[len(events)-1].Sequence
 		for _, event := range events {

@@ -105,7 +105,10 @@ func (v *server) receive(m *nats.Msg) {
 		v.shard.logger.Warn("dropped a message that is not of requests", "error", err)
 		return
 	}
-	reply := &reply{conn: v.shard.config.Conn, logger: v.shard.logger, subject: m.Reply}
+	reply := &reply{
+		conn: v.shard.config.Conn, logger: v.shard.logger, subject: m.Reply,
+		packer: packers.Get().(*wire.Packer),
+	}
 	reply.waiting.Store(int64(len(requests)) + 1) // one more for this loop
 	for i := range requests {
 		v.handle(&requests[i], received, reply)
@@ -186,8 +189,11 @@ type reply struct {
 	waiting atomic.Int64 // responses that are not here yet
 
 	mu     sync.Mutex
-	packer wire.Packer
+	packer *wire.Packer // from packers; back there when nothing is waited for
 }
+
+// packers are those that no reply uses, with their buffers.
+var packers = sync.Pool{New: func() any { return new(wire.Packer) }}
 
 func (p *reply) add(r wire.Response) {
 	p.gather(&r)
@@ -204,6 +210,7 @@ func (p *reply) gather(r *wire.Response) {
 func (p *reply) arrived() {
 	if p.waiting.Add(-1) == 0 {
 		p.flush()
+		packers.Put(p.packer)
 	}
 }
 

@@ -9,8 +9,13 @@ func (s *State) Events(after uint64, limit int) (events []Event, trimmed bool) {
 	if after+1 < b.kept {
 		return nil, true
 	}
-	for sequence := after + 1; sequence < b.next && len(events) < limit; sequence++ {
-		events = append(events, b.at(sequence).event(sequence))
+	if after >= b.last() {
+		return nil, false
+	}
+	events = make([]Event, min(uint64(limit), b.last()-after))
+	for i := range events {
+		sequence := after + 1 + uint64(i)
+		events[i] = b.at(sequence).event(sequence)
 	}
 	return events, false
 }
