@@ -177,8 +177,8 @@ func appendTime(buf []byte, unixMilli int64) []byte {
 	return append(appendInstant(buf, unixMilli), '"')
 }
 
-// appendInstant writes whole seconds in the layout that package time is quick with, and the thousandths
-// itself.
+// appendInstant writes whole seconds in the layout that package time is quick with, and the
+// thousandths itself.
 func appendInstant(buf []byte, unixMilli int64) []byte {
 	at := time.UnixMilli(unixMilli).UTC()
 	buf = bytes.TrimSuffix(at.AppendFormat(buf, time.RFC3339), []byte("Z"))

@@ -166,14 +166,16 @@ func (g *Gateway) perform(c *call) {
 		return
 	}
 	entry := inventory.Entry{Correlation: c.requestID, Command: c.op.command(c)}
+	ctx := g.base // the shards' client bounds a command by itself
 	if c.op.paid != nil && g.config.Payments != nil && entry.Command.Check() == nil {
-		ctx, cancel := g.deadline()
+		within, cancel := g.deadline()
 		defer cancel()
-		if c.op.paid(ctx, g, c) {
+		if c.op.paid(within, g, c) {
 			return
 		}
+		ctx = within
 	}
-	o, err := g.shards.Do(g.base, entry)
+	o, err := g.shards.Do(ctx, entry)
 	if err != nil {
 		c.refuse(g.failed(c, err), g.now())
 		return

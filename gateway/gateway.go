@@ -20,8 +20,8 @@ import (
 // by the deadline of its context, and keeps nothing it was given. Errors are those of package
 // shards; an error from Do that is none of them counts as an unknown outcome.
 type Shards interface {
-	// Do has a command decided, and ends by itself in seconds. What fails its Check is refused without
-	// asking anyone.
+	// Do has a command decided, and ends in seconds also without a deadline. What fails its Check is
+	// refused without asking anyone.
 	Do(ctx context.Context, e inventory.Entry) (*inventory.Outcome, error)
 	Order(ctx context.Context, q wire.OrderQuery) (*inventory.Outcome, error)
 	Product(ctx context.Context, q wire.ProductQuery) (*inventory.Outcome, error)

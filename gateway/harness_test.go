@@ -37,7 +37,7 @@ type memory struct {
 	last    inventory.Command  // the last command, a copy
 	outcome *inventory.Outcome // what is answered, if set
 	err     error              // what is answered, if set
-	hold    chan struct{}      // if set, commands and reads of orders wait for it, or for their context
+	hold    chan struct{}      // if set, commands and reads of orders wait for it, or their context
 	held    chan struct{}      // gets one value for each that waits
 	pages   []*wire.OrdersPage // what Orders answers in turn; a nil page is an error
 	taken   []byte

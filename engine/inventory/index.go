@@ -5,11 +5,12 @@ import (
 	"math/bits"
 )
 
-// index finds records by a key of theirs. It keeps only a reference (4 bytes) and a tag (2) of each, and
-// compares keys where the records are, since a Go map of the keys would cost more than an ended order
-// may. The tag is a part of the hash. It spares nearly all looks at records of another key, each of
-// which is a cache miss; and since it also says where the search begins, growing looks at none. Many
-// small tables, as one large one would stop the shard while it grows.
+// index finds records by a key of theirs. It keeps only a reference (4 bytes) and a tag (2) of each,
+// and compares keys where the records are, since a Go map of the keys would cost more than an ended
+// order may. The tag is a part of the hash. It spares nearly all looks at records of another key, each
+// of which is a cache miss: with 10 million records a new key has 0.15 of them on average. And since it
+// also says where the search begins, growing looks at none. Many small tables, as one large one would
+// stop the shard while it grows.
 type index[K indexed] struct {
 	tables [1024]indexTable
 	keyOf  func(ref uint32) K

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// order is the record of one order, in 80 bytes: with its place in the index (~6 bytes), its
+// order is the record of one order, in 80 bytes: with its place in the index (7 to 14 bytes), its
 // deadline (16) and, if there is a limit, its buyer's count in the product (~14) a live order of one
 // number stays below 128 bytes. An order of several numbers or products has them in basket instead.
 type order struct {
