@@ -122,7 +122,7 @@ func (v *venue) openFloor(
 			return nil, "", err
 		}
 		_, after := v.logs()
-		bytes = int(int64(after-before) / t.Requests)
+		bytes = int(int64(after-before) / t.Accepted)
 		note = fmt.Sprintf("the floor is raft and Pebble around an empty state machine, and "+
 			"nothing else: %d bytes a command, as on the path", bytes)
 	}

@@ -44,12 +44,12 @@ func (r *Round) refusals() string {
 
 // Turn is what one side did.
 type Turn struct {
-	Requests  int64         `json:"requests"` // that were accepted: the others say nothing of speed
-	Others    int64         `json:"others"`
+	Accepted  int64         `json:"accepted"`
+	Others    int64         `json:"others"` // refused, or not answered: they say nothing of speed
 	Elapsed   time.Duration `json:"elapsed_ns"`
 	CPU       time.Duration `json:"cpu_ns"`
 	PerSecond float64       `json:"per_second"`
-	CPUMicro  float64       `json:"cpu_microseconds"` // per request
+	CPUMicro  float64       `json:"cpu_microseconds"` // per request that was accepted
 }
 
 // side takes turns: each is a load of its own over the same ledger.
@@ -71,13 +71,13 @@ func (s *side) take(ctx context.Context) (t Turn, err error) {
 	}
 	t.CPU = cpuTime() - cpu
 	after := s.load.total()
-	t.Requests = after.classes[acknowledged] - before.classes[acknowledged]
-	t.Others = after.answers() - before.answers() - t.Requests
-	if t.Requests == 0 || ctx.Err() != nil {
+	t.Accepted = after.classes[acknowledged] - before.classes[acknowledged]
+	t.Others = after.answers() - before.answers() - t.Accepted
+	if t.Accepted == 0 || ctx.Err() != nil {
 		return t, fmt.Errorf("%w: a turn in which nothing was done", ErrIncomplete)
 	}
-	t.PerSecond = float64(t.Requests) / t.Elapsed.Seconds()
-	t.CPUMicro = float64(t.CPU.Nanoseconds()) / 1000 / float64(t.Requests)
+	t.PerSecond = float64(t.Accepted) / t.Elapsed.Seconds()
+	t.CPUMicro = float64(t.CPU.Nanoseconds()) / 1000 / float64(t.Accepted)
 	if s.rest != nil {
 		s.rest(ctx)
 	}

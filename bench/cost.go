@@ -178,7 +178,7 @@ func (c *CostConfig) prepare(
 
 // reserveAndRelease reserves one number of each product in turn, in a random order, and releases the
 // orders again. The names lie in that order in memory too: what it costs to come by them is the
-// client's, and the same for few as for many.
+// client's, and the same for few as for many. It is for a load of one lane.
 func (p *plan) reserveAndRelease(seed uint64) {
 	ids, at := slices.Clone(p.ids), 0
 	random := rand.New(rand.NewPCG(seed, 0))

@@ -157,7 +157,7 @@ func components() map[string]schema {
 		}),
 		"OrdersPage": record("A page of orders, oldest first", map[string]schema{
 			"orders": arrayOf("At most limit", ref("Order")),
-			"next":   orNull(text("What to give as after; null: there are no more for now")),
+			"next":   orNull(text("What to give as after; null: there are no more yet")),
 		}),
 		"Selections": arrayOf("Some of each product", closed("Numbers, or a quantity",
 			map[string]schema{
@@ -220,7 +220,7 @@ var refundStatuses = []string{
 func pageOf(description, name, sorted, item string) schema {
 	return record(description, map[string]schema{
 		name:   arrayOf(sorted, ref(item)),
-		"next": orNull(text("What to give as after; null: there are no more for now")),
+		"next": orNull(text("What to give as after; null: there are no more yet")),
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
 	"numera/engine/inventory"
@@ -15,13 +14,7 @@ import (
 // lets the log have it all the same: who asked has heard that the outcome is unknown, and no more.
 func TestGivenUpAndApplied(t *testing.T) {
 	t.Parallel()
-	var d disk
-	config := testConfig(t, t.TempDir())
-	config.FS, config.InFlight = d.wrap(vfs.Default), 1
-	n := openNode(t, config)
-	defer n.Close()
-	s := n.Shard(0)
-	do(t, s, product("a", 1000))
+	s, d := openOnDisk(t, func(c *Config) { c.InFlight = 1 })
 
 	release := d.hold()
 	a := ask(s, "given up", time.Time{})
@@ -45,13 +38,7 @@ func TestGivenUpAndApplied(t *testing.T) {
 // come in portions: everybody hears of the number that was asked for.
 func TestEachHearsItsOwn(t *testing.T) {
 	t.Parallel()
-	var d disk
-	config := testConfig(t, t.TempDir())
-	config.FS, config.InFlight = d.wrap(vfs.Default), 1
-	n := openNode(t, config)
-	defer n.Close()
-	s := n.Shard(0)
-	do(t, s, product("a", 1000))
+	s, d := openOnDisk(t, func(c *Config) { c.InFlight = 1 })
 
 	release := d.hold()
 	const buyers = 300

@@ -73,6 +73,20 @@ type asked struct {
 	err     error
 }
 
+// openOnDisk opens a shard that sells product a, on a disk that can be held up.
+func openOnDisk(t *testing.T, set func(*Config)) (*Shard, *disk) {
+	t.Helper()
+	d := new(disk)
+	config := testConfig(t, t.TempDir())
+	config.FS = d.wrap(vfs.Default)
+	set(&config)
+	n := openNode(t, config)
+	t.Cleanup(func() { n.Close() })
+	s := n.Shard(0)
+	do(t, s, product("a", 1000))
+	return s, d
+}
+
 func ask(s *Shard, key string, deadline time.Time) *asked {
 	a := &asked{done: make(chan struct{})}
 	a.Proposal = Proposal{
@@ -105,13 +119,8 @@ func count(t *testing.T, c prometheus.Counter) float64 {
 // has not acted.
 func TestFullQueue(t *testing.T) {
 	t.Parallel()
-	var d disk
-	config := testConfig(t, t.TempDir())
-	config.FS, config.QueueLength, config.InFlight = d.wrap(vfs.Default), 10, 2
-	n := openNode(t, config)
-	defer n.Close()
-	s := n.Shard(0)
-	do(t, s, product("a", 1000))
+	const inFlight = 2
+	s, d := openOnDisk(t, func(c *Config) { c.QueueLength, c.InFlight = 10, inFlight })
 
 	release := d.hold()
 	var waiting []*asked
@@ -119,9 +128,8 @@ func TestFullQueue(t *testing.T) {
 		a := ask(s, fmt.Sprint("early", i), time.Time{})
 		require.False(t, a.answered())
 		waiting = append(waiting, a)
-		if len(waiting) <= config.InFlight {
-			inFlight := int64(len(waiting))
-			eventually(t, func() bool { return s.underWay.Load() == inFlight }, "proposed")
+		if n := int64(len(waiting)); n <= inFlight {
+			eventually(t, func() bool { return s.underWay.Load() == n }, "proposed")
 		}
 	}
 	began := time.Now()
@@ -149,13 +157,7 @@ func TestFullQueue(t *testing.T) {
 // TestLateInQueue lets deadlines, and the patience of the queue, pass while the disk is held up.
 func TestLateInQueue(t *testing.T) {
 	t.Parallel()
-	var d disk
-	config := testConfig(t, t.TempDir())
-	config.FS, config.QueueWait, config.InFlight = d.wrap(vfs.Default), 100*time.Millisecond, 1
-	n := openNode(t, config)
-	defer n.Close()
-	s := n.Shard(0)
-	do(t, s, product("a", 1000))
+	s, d := openOnDisk(t, func(c *Config) { c.QueueWait, c.InFlight = 100*time.Millisecond, 1 })
 
 	release := d.hold()
 	first := ask(s, "first", time.Time{})
@@ -163,7 +165,7 @@ func TestLateInQueue(t *testing.T) {
 	expired := ask(s, "expired", time.Now().Add(50*time.Millisecond))
 	patient := ask(s, "patient", time.Now().Add(time.Hour))
 	gone := ask(s, "gone", time.Now().Add(-time.Millisecond))
-	time.Sleep(config.QueueWait + time.Millisecond) // nothing tells that it is over
+	time.Sleep(s.config.QueueWait + time.Millisecond) // nothing tells that it is over
 	release()
 	require.NoError(t, first.wait())
 	require.ErrorIs(t, expired.wait(), ErrExpired)

@@ -161,7 +161,7 @@ type Numbers struct {
 type OrdersPage struct {
 	AtUnixMilli int64
 	Orders      []*inventory.OrderView
-	Next        uint64 // where the next page starts; 0: this was the last for now
+	Next        uint64 // where the next page starts; 0: this was the last
 }
 
 // Events is a stretch of a shard's outbox, without a gap.
