@@ -49,7 +49,7 @@ type Engine struct {
 	nextDeadline atomic.Int64                 // Unix milliseconds; 0: none
 	products     sync.Map                     // inventory.ProductID → *published
 	bySlot       []*[publishedPiece]published // the same, for the apply goroutine
-	warmed       int                          // so that the compiler keeps the loads of publishChanged
+	warmed       int                          // so that the compiler keeps the loads of warm and publishChanged
 }
 
 // pending is a step of the run. Without a portion there is no work to wait for.
@@ -154,16 +154,13 @@ func (e *Engine) ApplyTelling(
 			e.finishWorked()
 			e.state.WarmKeys(batch.Entries[i:min(i+portionLen, len(batch.Entries))])
 		}
-		e.steps[i].Entry = entry
+		e.steps[i].Reset(entry)
 		e.step(&e.steps[i], batch.SeedOf(i))
 		if e.tight {
 			e.finishRun()
 		}
 	}
 	e.finishRun()
-	for i := range batch.Entries {
-		e.steps[i].Reset(inventory.Entry{}) // so that nothing of it is kept alive
-	}
 	e.publishChanged()
 	deadline, _ := e.state.NextDeadline()
 	e.nextDeadline.Store(deadline)
@@ -263,7 +260,19 @@ func (e *Engine) finishWorked() {
 		if in := e.run[e.next].in; in != nil && !in.worked.Load() {
 			return
 		}
+		e.warm(e.next)
 		e.finish(e.run[e.next].step)
+	}
+}
+
+// warm brings what finishing needs into the cache, for a portion of the run at once: i is the step
+// that is finished next.
+func (e *Engine) warm(i int) {
+	if i%portionLen != 0 {
+		return
+	}
+	for _, r := range e.run[i:min(i+portionLen, len(e.run))] {
+		e.warmed += int(r.step.Warm())
 	}
 }
 
@@ -274,10 +283,12 @@ func (e *Engine) finishRun() {
 	for _, a := range e.actors {
 		a.send()
 	}
-	for _, r := range e.run[e.next:] {
+	for ; e.next < len(e.run); e.next++ {
+		r := e.run[e.next]
 		if r.in != nil {
 			r.in.work.Wait()
 		}
+		e.warm(e.next)
 		e.finish(r.step)
 	}
 	e.run, e.next = e.run[:0], 0

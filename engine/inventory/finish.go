@@ -88,7 +88,7 @@ func (s *State) finishReserve(st *Step, c *Reserve, o *Outcome, room *answerRoom
 	next.placed = makeUint40(s.outbox.next)
 	st.events = append(st.events, EventOrderCreated, EventInventoryReserved)
 	next.changed = makeUint40(s.outbox.last() + uint64(len(st.events)))
-	s.insert(ref, next)
+	s.insert(&st.spot, ref, next)
 	s.arm(ref, next)
 	o.Order = s.view(next, room)
 	s.tell(st, o.Order)

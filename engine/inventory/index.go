@@ -57,23 +57,29 @@ func (t *indexTable) after(place int) int {
 	return 0
 }
 
-// warm brings the home of a key into the cache; the sum only keeps the load from being dropped. To
-// warm many and then find them is faster than to wait for each one's memory in turn.
-func (x *index[K]) warm(key K) (sum uint32) {
+// nearby adds the cells to load before a key is looked for: its home, and one in the next cache line,
+// which most searches reach.
+func (x *index[K]) nearby(key K, cells []*indexCell) []*indexCell {
 	hash := key.hash()
-	t := x.table(hash)
-	if len(t.cells) == 0 {
-		return 0
+	at := spot{table: x.table(hash), tag: tag(hash)}
+	if len(at.table.cells) == 0 {
+		return cells
 	}
-	return t.cells[t.home(tag(hash))].ref()
+	home := at.table.home(at.tag)
+	next := min(home+cellsPerLine, len(at.table.cells)-1)
+	return append(cells, &at.table.cells[home], &at.table.cells[next])
 }
 
-// spot is where a key is in an index, or would go. It is good until the index changes.
+// cellsPerLine is how many cells a cache line of 64 bytes has.
+const cellsPerLine = 10
+
+// spot is where a key is in an index, or says that it is not there. One of a known key is good until
+// the index changes; the other, until somebody else sets the key.
 type spot struct {
 	table *indexTable
 	tag   uint16
-	place int
-	known bool // it is there
+	known bool
+	place int // of a known key
 }
 
 // look finds the spot of a key.
@@ -104,9 +110,9 @@ func (at *spot) set(ref uint32) {
 	if !at.known {
 		if t.used >= len(t.cells)*7/8 {
 			t.grow()
-			at.place = t.free(at.tag)
 		}
 		t.used++
+		at.place = t.free(at.tag)
 	}
 	t.cells[at.place].set(at.tag, ref)
 }

@@ -215,7 +215,8 @@ func (rs *restorer) order(r *reader) {
 	s.buyers.edit(o.buyer).refs++
 	ref, draft := s.draft()
 	*draft = o
-	s.insert(ref, draft)
+	at := s.index.look(o.key)
+	s.insert(&at, ref, draft)
 	if s.awaits(&o) {
 		s.arm(ref, &o)
 	}

@@ -38,7 +38,8 @@ type State struct {
 	scans   uint64 // see NameScans
 	scratch []byte
 	rooms   []*answerRoom // not given out
-	warming []*Product    // memory of Warm
+	warming []*Product    // memory of WarmProducts
+	nearby  []*indexCell  // memory of WarmKeys
 	warmth  uint32        // so that the compiler keeps the loads of warm.go
 }
 
@@ -122,10 +123,10 @@ func (s *State) draft() (ref uint32, o *order) {
 	return ref, o
 }
 
-// insert makes a draft one of the orders.
-func (s *State) insert(ref uint32, o *order) {
+// insert makes a draft one of the orders. at is the spot of its key.
+func (s *State) insert(at *spot, ref uint32, o *order) {
 	s.tally(o.status, 1)
-	s.index.set(o.key, ref)
+	at.set(ref)
 	s.orderDigest64 += s.orderDigest(o)
 }
 
@@ -274,6 +275,7 @@ func (s *State) answer() *answerRoom {
 	last := len(s.rooms) - 1
 	room := s.rooms[last]
 	s.rooms = s.rooms[:last]
+	*room = answerRoom{} // only now, when it has to be in the cache anyway
 	room.outcome.room = room
 	return room
 }
@@ -285,9 +287,7 @@ const roomsAtOnce = 64
 func (s *State) Recycle(outcomes []*Outcome) {
 	for _, o := range outcomes {
 		if o.room != nil && len(s.rooms) < mostRooms {
-			room := o.room
-			*room = answerRoom{}
-			s.rooms = append(s.rooms, room)
+			s.rooms = append(s.rooms, o.room)
 		}
 	}
 }
@@ -323,10 +323,16 @@ func (s *State) view(o *order, room *answerRoom) *OrderView {
 
 // find looks up the order that an id means, unless it is somebody else's.
 func (s *State) find(c OnOrder) (ref uint32, o order, ok bool) {
-	ref, ok = s.index.find(c.Order.Key())
-	if !ok {
+	at := s.index.look(c.Order.Key())
+	return s.findAt(&at, c)
+}
+
+// findAt is find, where the spot of the order's key is known.
+func (s *State) findAt(at *spot, c OnOrder) (ref uint32, o order, ok bool) {
+	if !at.known {
 		return 0, order{}, false
 	}
+	ref = at.ref()
 	o = s.load(ref)
 	mine := c.By == "" || s.buyers.at(o.buyer).id == c.By
 	return ref, o, mine && s.id(&o) == c.Order

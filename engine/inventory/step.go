@@ -21,6 +21,8 @@ type Step struct {
 	fell  []*Product // halted in this step
 	buyer uint32
 
+	spot spot // of the key of its order, in the index: see PastDue
+
 	// Of a command on an order: where it is, what it was, and what it becomes.
 	ref       uint32
 	was, next order
@@ -66,19 +68,20 @@ func (s *State) NextDue(st *Step) (ok bool) {
 	return true
 }
 
-// PastDue gives the step that must come before st: the order that st is about is past its
-// deadline, and the sweep has not come to it yet. It must be asked once more after that step, since
-// a payment can become overdue and be given up at once. It looks at no product, as they may be at
-// work: of a halted one the step is refused.
+// PastDue looks up the order that st is about, for Prepare too, and gives the step that must come
+// before st: the order is past its deadline, and the sweep has not come to it yet. It must be asked
+// once more after that step, since a payment can become overdue and be given up at once. It looks at
+// no product, as they may be at work: of a halted one the step is refused.
 func (s *State) PastDue(st, before *Step) (ok bool) {
 	key, ok := st.Order()
 	if !ok {
 		return false
 	}
-	ref, ok := s.index.find(key)
-	if !ok || ref&endedRef != 0 {
+	st.spot = s.index.look(key)
+	if !st.spot.known || st.spot.ref()&endedRef != 0 {
 		return false
 	}
+	ref := st.spot.ref()
 	o := s.orders.at(ref)
 	c, about := st.Entry.Command.(interface{ onOrder() OnOrder })
 	if about && c.onOrder().Order != s.id(o) {
@@ -104,7 +107,8 @@ func (st *Step) Order() (KeyHash, bool) {
 
 func (c *OnOrder) onOrder() OnOrder { return *c }
 
-// Prepare looks a command up. It either decides it, or names the products that must Work.
+// Prepare either decides a command, or names the products that must Work. What it is about must have
+// been looked up by PastDue.
 func (s *State) Prepare(st *Step, seed uint64) {
 	st.now, st.seed = s.clock, seed
 	st.events = st.room.events[:0]
@@ -116,7 +120,7 @@ func (s *State) Prepare(st *Step, seed uint64) {
 		s.prepareOrder(st)
 	case interface{ onOrder() OnOrder }:
 		var ok bool
-		if st.ref, st.was, ok = s.find(c.onOrder()); !ok {
+		if st.ref, st.was, ok = s.findAt(&st.spot, c.onOrder()); !ok {
 			st.refusal = refuse(CodeOrderNotFound, Refusal{})
 			return
 		}
@@ -159,7 +163,8 @@ func (s *State) prepareOther(st *Step) {
 }
 
 func (s *State) prepareReserve(st *Step, c *Reserve) {
-	if ref, ok := s.index.find(c.KeyHash); ok {
+	if st.spot.known {
+		ref := st.spot.ref()
 		o := s.load(ref)
 		if o.fingerprint != s.fingerprint(c) {
 			st.refusal = refuse(CodeKeyReused, Refusal{})

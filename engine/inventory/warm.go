@@ -20,17 +20,34 @@ func (s *State) WarmProducts(entries []Entry) {
 const warmDepths = 4
 
 // WarmKeys does the same for the places of keys and buyers in their indexes. Actors may be at work.
+// First all places are worked out, then all are loaded: a processor looks only some hundred
+// instructions ahead for loads that it can begin while it waits for another.
 func (s *State) WarmKeys(entries []Entry) {
-	sum := uint32(0)
+	cells := s.nearby[:0]
 	for i := range entries {
 		switch c := entries[i].Command.(type) {
 		case *Reserve:
-			sum += s.index.warm(c.KeyHash) + s.buyers.index.warm(makeBuyerKey(c.Buyer))
+			cells = s.index.nearby(c.KeyHash, cells)
+			cells = s.buyers.index.nearby(makeBuyerKey(c.Buyer), cells)
 		case interface{ onOrder() OnOrder }:
-			sum += s.index.warm(c.onOrder().Order.Key())
+			cells = s.index.nearby(c.onOrder().Order.Key(), cells)
 		}
 	}
-	s.warmth = sum
+	sum := uint32(0)
+	for _, cell := range cells {
+		sum += uint32(cell.refBytes[0])
+	}
+	s.nearby, s.warmth = cells, sum
+}
+
+// Warm loads where the key of a new order goes, which has left the cache since Prepare. An actor may
+// be at work on the step. The result only keeps the load from being dropped.
+func (st *Step) Warm() uint32 {
+	t := st.spot.table
+	if t == nil || len(t.cells) == 0 {
+		return 0
+	}
+	return t.cells[t.home(st.spot.tag)].ref()
 }
 
 // findProducts leaves in warming what the entries are about, but nothing twice in succession: most
