@@ -85,7 +85,7 @@ func RunFloor(ctx context.Context, config CompareConfig) (_ *ComparisonReport, e
 		return nil, err
 	}
 	baseline := &side{load: newLoad(p, floor, turns(), c.shape(), c.Seed), next: turns}
-	baseline.load.blind = true
+	baseline.load.blind = c.Path == PathHTTP || config.Bare
 	r := &ComparisonReport{Machine: thisMachine(), Notes: []string{note, v.consumerNote()}}
 	comparison := Comparison{
 		Name:    fmt.Sprintf("%s path, any-1 of one hot product, %d in flight", c.Path, c.InFlight),
@@ -96,6 +96,9 @@ func RunFloor(ctx context.Context, config CompareConfig) (_ *ComparisonReport, e
 	}
 	if err := comparison.compare(ctx, subject, baseline, config.Rounds, config.Progress); err != nil {
 		return r, err
+	}
+	if err := errors.Join(baseline.load.violations...); err != nil {
+		return r, fmt.Errorf("%w: answers of the floor: %w", ErrIncomplete, err)
 	}
 	r.Comparisons = []Comparison{comparison}
 	r.Oracles = make([]Oracle, 1)

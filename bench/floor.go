@@ -30,7 +30,8 @@ const (
 // seal and encode each as package shard does, a queue, one log entry of whatever waits in it, an
 // fsync, a state machine that does nothing, and an answer to each. It is a single voter like a
 // shard of a node alone. It is not package shard's loop with another state machine, so that what is
-// slow there shows.
+// slow there shows. Its answers have the order that was asked for, so that the client has as much to
+// check.
 type floorLoop struct {
 	// bare, where set, is what every command is: then nothing is made of it either, and the loop
 	// is the floor of any system on Raft and Pebble.
@@ -184,16 +185,27 @@ func (f *floorLoop) propose() {
 	}
 }
 
+// granted is the order of a reservation, in memory that the call uses again.
+func (c *call) granted() *inventory.OrderView {
+	if c.order.Items == nil {
+		c.order.Items = []inventory.ItemView{{Numbers: make([]uint32, c.op.quantity)}}
+	}
+	c.order.Buyer = c.reserve.Buyer
+	c.order.Items[0].Product = c.op.product
+	return &c.order
+}
+
 func (f *floorLoop) settle() {
 	defer f.running.Done()
 	for e := range f.flying {
-		a := answer{code: "ok"}
-		if err := e.future.Error(); err != nil {
-			a = answer{verdict: unanswered, code: "outcome_unknown"}
-		}
+		err := e.future.Error()
 		<-f.slots
 		for _, c := range e.calls {
-			c.finish(a)
+			if err != nil {
+				c.finish(answer{verdict: unanswered, code: "outcome_unknown"})
+				continue
+			}
+			c.finish(answer{code: "ok", order: c.granted()})
 		}
 	}
 }

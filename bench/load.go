@@ -26,7 +26,7 @@ type load struct {
 	began    time.Time
 	lanes    []*lane
 	tallies  []*tally // each for some of the lanes
-	blind    bool     // the answers say nothing: no ledger is kept
+	blind    bool     // the answers are those of others: no ledger is kept
 
 	repeats chan operation // reservations that another lane asks for again
 	sold    atomic.Int64   // numbers of confirmed orders
@@ -231,6 +231,7 @@ type call struct {
 	reserve  inventory.Reserve
 	proposal shard.Proposal
 	encoded  []byte
+	order    inventory.OrderView
 }
 
 // finish takes the answer and gives the call back to its lane.
