@@ -17,6 +17,8 @@ type flight struct {
 	proposals []*Proposal // who waits, in the order of the entry; settle's once it is claimed
 	proposed  time.Time
 	future    raft.ApplyFuture
+	batch     *inventory.Batch // what the entry says, once decoded has got nil
+	decoded   chan error       // capacity 1
 }
 
 // flights are those that nobody has claimed.

@@ -3,6 +3,7 @@ package shard
 import (
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 // one FSM goroutine: the shard's apply goroutine.
 type fsm struct {
 	engine *engine.Engine
-	batch  inventory.Batch
+	batch  inventory.Batch // of an entry that was proposed elsewhere
 	stats  *metrics
 
 	bytes   atomic.Int64 // of log entries applied since the last snapshot
@@ -25,6 +26,7 @@ type fsm struct {
 	limits  struct{ bytes, entries int64 }
 
 	claim     func(seed uint64) *flight // the entry of this seed, if somebody here waits for it
+	batches   *sync.Pool                // takes those of flights back
 	answers   chan<- answers
 	installed func() error // is told when a leader's snapshot has replaced the state
 }
@@ -42,17 +44,9 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 		if log.Type != raft.LogCommand {
 			continue
 		}
-		if err := f.batch.Decode(log.Data); err != nil {
-			panic(fmt.Sprintf("shard: log entry %d: %v", log.Index, err))
-		}
 		start := time.Now()
-		if flight := f.claim(f.batch.Seed); flight != nil {
-			f.engine.ApplyTelling(&f.batch, func(outcomes []*inventory.Outcome) {
-				f.answers <- answers{flight, outcomes}
-			})
-			f.answers <- answers{flight, nil}
-		} else {
-			f.engine.Apply(&f.batch)
+		if err := f.apply(log.Data); err != nil {
+			panic(fmt.Sprintf("shard: log entry %d: %v", log.Index, err))
 		}
 		f.stats.apply.Observe(time.Since(start).Seconds())
 		f.bytes.Add(int64(len(log.Data)))
@@ -65,6 +59,28 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 		}
 	}
 	return make([]any, len(logs))
+}
+
+// apply applies an entry. One that was proposed here has been decoded from the same bytes while it
+// was on its way through the log.
+func (f *fsm) apply(entry []byte) error {
+	flight := f.claim(inventory.BatchSeed(entry))
+	if flight == nil {
+		err := f.batch.Decode(entry)
+		if err == nil {
+			f.engine.Apply(&f.batch)
+		}
+		return err
+	}
+	if err := <-flight.decoded; err != nil {
+		return err
+	}
+	f.engine.ApplyTelling(flight.batch, func(outcomes []*inventory.Outcome) {
+		f.answers <- answers{flight, outcomes}
+	})
+	f.batches.Put(flight.batch)
+	f.answers <- answers{flight, nil}
+	return nil
 }
 
 // large says that so much log has gathered since the last snapshot that the next is worth while.

@@ -40,6 +40,7 @@ type Shard struct {
 	slots    chan struct{} // one for each entry on its way to the engine, and for the one gathered
 	underWay atomic.Int64  // flights that are not over
 	flights  flights
+	batches  sync.Pool     // of *inventory.Batch, for flights
 	proposed chan *flight  // closed by propose
 	answers  chan answers  // closed when raft has stopped
 	wake     chan struct{} // capacity 1
@@ -77,6 +78,7 @@ func openShard(config *Config, g group) (*Shard, error) {
 		queue:    make(chan *Proposal, config.QueueLength),
 		slots:    make(chan struct{}, config.InFlight),
 		flights:  flights{bySeed: make(map[uint64]*flight)},
+		batches:  sync.Pool{New: func() any { return new(inventory.Batch) }},
 		proposed: make(chan *flight, config.InFlight),
 		answers:  make(chan answers, 64),
 		wake:     make(chan struct{}, 1),
@@ -87,7 +89,7 @@ func openShard(config *Config, g group) (*Shard, error) {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.fsm = &fsm{
 		engine: s.engine, stats: s.stats, grown: make(chan struct{}, 1),
-		claim: s.claim, answers: s.answers, installed: s.checkInstalled,
+		claim: s.claim, batches: &s.batches, answers: s.answers, installed: s.checkInstalled,
 	}
 	s.fsm.limits.bytes = int64(config.SnapshotBytes)
 	s.fsm.limits.entries = int64(config.SnapshotEntries)

@@ -41,6 +41,15 @@ func SealBatch(buf []byte) {
 	binary.BigEndian.PutUint32(buf, crc32.Checksum(buf[4:], castagnoli))
 }
 
+// BatchSeed reads the seed of an encoded batch and looks at nothing else. Of what is too short to be
+// one it is 0.
+func BatchSeed(buf []byte) uint64 {
+	if len(buf) < batchHeader {
+		return 0
+	}
+	return binary.BigEndian.Uint64(buf[batchHeader-8:])
+}
+
 // Append encodes the whole batch.
 func (b *Batch) Append(buf []byte) []byte {
 	start := len(buf)
@@ -65,7 +74,7 @@ func (b *Batch) Decode(buf []byte) error {
 		return fmt.Errorf("%w: batch of version %d, this is version %d", ErrMalformed, v, Version)
 	}
 	b.TimeUnixMilli = int64(binary.BigEndian.Uint64(buf[6:]))
-	b.Seed = binary.BigEndian.Uint64(buf[14:])
+	b.Seed = BatchSeed(buf)
 	b.Entries = b.Entries[:0]
 	r := reader{buf: buf[batchHeader:]}
 	for len(r.buf) > 0 {
