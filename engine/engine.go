@@ -149,13 +149,13 @@ func (e *Engine) ApplyTelling(
 	e.answers = answers{outcomes: make([]*inventory.Outcome, len(batch.Entries)), tell: tell}
 	e.tight = e.state.Tight(len(batch.Entries))
 	e.state.WarmProducts(batch.Entries)
-	for i, entry := range batch.Entries {
+	for i := range batch.Entries {
 		if i%portionLen == 0 {
 			e.finishWorked()
-			e.state.WarmKeys(batch.Entries[i:min(i+portionLen, len(batch.Entries))])
+			e.state.WarmKeys(batch, i, min(i+portionLen, len(batch.Entries)))
 		}
-		e.steps[i].Reset(entry)
-		e.step(&e.steps[i], batch.SeedOf(i))
+		e.steps[i].Take(batch, i)
+		e.step(&e.steps[i])
 		if e.tight {
 			e.finishRun()
 		}
@@ -183,7 +183,7 @@ func (e *Engine) expire() {
 // step prepares one command. Commands on one product go to its actor and are finished when the run
 // is. A run is finished early when the next command could not be prepared as if those before it
 // were done: when it is about the same order, or has to be alone.
-func (e *Engine) step(st *inventory.Step, seed uint64) {
+func (e *Engine) step(st *inventory.Step) {
 	if key, ok := st.Order(); ok {
 		if fresh := e.touched.add(key); !fresh {
 			e.finishRun()
@@ -198,7 +198,7 @@ func (e *Engine) step(st *inventory.Step, seed uint64) {
 			e.touched.add(key)
 		}
 	}
-	e.state.Prepare(st, seed)
+	e.state.Prepare(st)
 	switch {
 	case st.Decided():
 		e.run = append(e.run, pending{step: st})
@@ -243,7 +243,7 @@ func (e *Engine) portion() *portion {
 
 // alone does a whole step while no actor is at work.
 func (e *Engine) alone(st *inventory.Step) {
-	e.state.Prepare(st, 0)
+	e.state.Prepare(st)
 	st.Work()
 	e.state.Finish(st)
 }

@@ -30,8 +30,8 @@ func hashOf(n int) inventory.KeyHash {
 // applySerially is what Apply has to equal: one command after the other.
 func applySerially(s *inventory.State, batch *inventory.Batch, expirePerBatch int) []*inventory.Outcome {
 	var st, before inventory.Step
-	alone := func(st *inventory.Step, seed uint64) {
-		s.Prepare(st, seed)
+	alone := func(st *inventory.Step) {
+		s.Prepare(st)
 		if !st.Decided() {
 			st.Work()
 		}
@@ -39,15 +39,15 @@ func applySerially(s *inventory.State, batch *inventory.Batch, expirePerBatch in
 	}
 	s.Advance(batch.TimeUnixMilli)
 	for n := 0; n < expirePerBatch && s.NextDue(&st); n++ {
-		alone(&st, 0)
+		alone(&st)
 	}
 	var outcomes []*inventory.Outcome
-	for i, entry := range batch.Entries {
-		st.Reset(entry)
+	for i := range batch.Entries {
+		st.Take(batch, i)
 		for s.PastDue(&st, &before) {
-			alone(&before, 0)
+			alone(&before)
 		}
-		alone(&st, batch.SeedOf(i))
+		alone(&st)
 		outcomes = append(outcomes, st.Outcome)
 	}
 	s.TakeChanged(func(uint32, *inventory.Standing) {})

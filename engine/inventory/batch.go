@@ -15,13 +15,35 @@ const Version = 2
 type Batch struct {
 	TimeUnixMilli int64
 	Seed          uint64
-	Entries       []Entry
+	Entries       []Entry // not to be changed in a batch that was decoded
 
+	hashes   []hashes   // of the entries, if they were decoded
 	reserves []*Reserve // memory of Decode
 }
 
-// SeedOf is the seed of the random picks of the i-th entry.
-func (b *Batch) SeedOf(i int) uint64 { return mix(b.Seed, uint64(i)+1) }
+// hashes are what a reservation is found and compared by. A batch works them out where it is decoded,
+// which spares the apply goroutine, on which everybody waits.
+type hashes struct {
+	buyer   uint64 // see makeBuyerKey
+	request uint32 // see fingerprint
+}
+
+func (b *Batch) hashesOf(i int) (h hashes) {
+	if i < len(b.hashes) {
+		return b.hashes[i]
+	}
+	if c, ok := b.Entries[i].Command.(*Reserve); ok {
+		h = hashes{makeBuyerKey(c.Buyer).digest, fingerprint(c.appendRequest(nil))}
+	}
+	return h
+}
+
+// fingerprint is what two uses of one key are compared by: of what appendRequest gives. Bodies that
+// differ in one burst of up to 32 bits never agree; any others with probability 2⁻³².
+func fingerprint(request []byte) uint32 { return crc32.Checksum(request, castagnoli) }
+
+// seedOf is the seed of the random picks of the i-th entry.
+func (b *Batch) seedOf(i int) uint64 { return mix(b.Seed, uint64(i)+1) }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -75,7 +97,7 @@ func (b *Batch) Decode(buf []byte) error {
 	}
 	b.TimeUnixMilli = int64(binary.BigEndian.Uint64(buf[6:]))
 	b.Seed = BatchSeed(buf)
-	b.Entries = b.Entries[:0]
+	b.Entries, b.hashes = b.Entries[:0], b.hashes[:0]
 	r := reader{buf: buf[batchHeader:]}
 	for len(r.buf) > 0 {
 		i := len(b.Entries)
@@ -86,7 +108,11 @@ func (b *Batch) Decode(buf []byte) error {
 		if err != nil {
 			return fmt.Errorf("entry %d of the batch: %w", i, err)
 		}
-		b.Entries = append(b.Entries, e)
+		var h hashes
+		if c, ok := e.Command.(*Reserve); ok {
+			h = hashes{makeBuyerKey(c.Buyer).digest, fingerprint(r.request)}
+		}
+		b.Entries, b.hashes = append(b.Entries, e), append(b.hashes, h)
 	}
 	return nil
 }

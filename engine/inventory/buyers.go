@@ -27,8 +27,7 @@ func (k buyerKey) hash() uint64 { return k.digest }
 func (b *buyers) keyOf(slot uint32) buyerKey { return b.at(slot).buyerKey }
 
 // hold finds or makes the slot of a buyer and keeps it from being forgotten.
-func (b *buyers) hold(id BuyerID) uint32 {
-	key := makeBuyerKey(id)
+func (b *buyers) hold(key buyerKey) uint32 {
 	at := b.index.look(key)
 	if !at.known {
 		slot := b.take()

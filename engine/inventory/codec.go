@@ -100,6 +100,7 @@ func decodeReserve(r *reader, c *Reserve) {
 	c.Tenant = r.string(maxShort)
 	c.Key = r.string(maxShort)
 	r.copy(c.KeyHash[:])
+	request := r.buf
 	c.Buyer = BuyerID(r.string(maxShort))
 	c.Partial = r.bool()
 	c.Lines = c.Lines[:0]
@@ -109,6 +110,7 @@ func decodeReserve(r *reader, c *Reserve) {
 		line.Product, line.Numbers = r.productID(), r.numbers()
 		line.Quantity, line.Pick = r.uint32(), Pick(r.byte())
 	}
+	r.request = request[:len(request)-len(r.buf)]
 }
 
 func (c *Reserve) appendBody(buf []byte) []byte {
@@ -259,6 +261,7 @@ type reader struct {
 	buf     []byte
 	failed  bool
 	product ProductID // the last one read: that of the next command too, in a crowd
+	request []byte    // what appendRequest gives of the last reservation
 }
 
 func (r *reader) fail() {

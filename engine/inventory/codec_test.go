@@ -293,6 +293,10 @@ func FuzzBatch(f *testing.F) {
 		var b Batch
 		if b.Decode(data) == nil {
 			require.Equal(t, data, b.Append(nil))
+			again := Batch{Entries: b.Entries}
+			for i := range b.Entries {
+				require.Equal(t, again.Hashes(i), b.Hashes(i))
+			}
 		}
 	})
 }

@@ -30,3 +30,6 @@ const KeepMilli = keepMilli
 
 // EndedBlocks is how many blocks of ended orders there are.
 func (s *State) EndedBlocks() int { return len(s.ended.blocks) }
+
+// Hashes are those of the i-th entry.
+func (b *Batch) Hashes(i int) any { return b.hashesOf(i) }

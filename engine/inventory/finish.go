@@ -65,7 +65,7 @@ func (s *State) finishReserve(st *Step, c *Reserve, o *Outcome, room *answerRoom
 		return
 	}
 	ref, next := s.draft()
-	next.key, next.fingerprint, next.buyer = c.KeyHash, s.fingerprint(c), st.buyer
+	next.key, next.fingerprint, next.buyer = c.KeyHash, st.hashes.request, st.buyer
 	next.status, next.created = StatusReserved, makeUint48(s.clock)
 	expires := int64(maxUnixMilli)
 	items := st.room.item[:0]

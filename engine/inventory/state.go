@@ -1,9 +1,5 @@
 package inventory
 
-import (
-	"hash/crc32"
-)
-
 // State is everything a shard knows, at one index of its log. It belongs to the apply goroutine;
 // of its products, see [Product].
 //
@@ -367,11 +363,4 @@ func (s *State) Digest() uint64 {
 		h = mix(mixString(h, c.name), c.acknowledged)
 	}
 	return h
-}
-
-// fingerprint is what two uses of one key are compared by. Bodies that differ in one burst of up
-// to 32 bits never agree; any others with probability 2⁻³².
-func (s *State) fingerprint(c *Reserve) uint32 {
-	s.scratch = c.appendRequest(s.scratch[:0])
-	return crc32.Checksum(s.scratch, castagnoli)
 }

@@ -5,21 +5,22 @@ import (
 	"slices"
 )
 
-// Step is one command on its way through the state. The zero Step with an Entry is ready for
-// Prepare; see the package for which goroutine calls what. A Step may be used again after Finish.
+// Step is one command on its way through the state: Take, PastDue, Prepare, Work, Finish. See the
+// package for which goroutine calls what. A Step may be used again after Finish.
 type Step struct {
 	Entry   Entry
 	Outcome *Outcome // set when decided: by Prepare, or else by Finish
 
-	now   int64
-	seed  uint64
-	parts []part
-	at    int // the part that is being worked on: its product is halted if that breaks
-	moved int // how many parts have gone whole from from to to, and go back if another one breaks
-	from  place
-	to    place
-	fell  []*Product // halted in this step
-	buyer uint32
+	now    int64
+	seed   uint64
+	hashes hashes
+	parts  []part
+	at     int // the part that is being worked on: its product is halted if that breaks
+	moved  int // how many parts have gone whole from from to to, and go back if another one breaks
+	from   place
+	to     place
+	fell   []*Product // halted in this step
+	buyer  uint32
 
 	spot spot // of the key of its order, in the index: see PastDue
 
@@ -51,8 +52,13 @@ func (*expire) Kind() Kind                   { return 0 }
 func (*expire) Check() *Outcome              { return nil }
 func (*expire) appendBody(buf []byte) []byte { return buf }
 
-// Reset makes a step ready for another entry, keeping its memory.
-func (st *Step) Reset(e Entry) { *st = Step{Entry: e} }
+// Take makes st the step of the i-th entry of a batch.
+func (st *Step) Take(b *Batch, i int) {
+	*st = Step{Entry: b.Entries[i], seed: b.seedOf(i), hashes: b.hashesOf(i)}
+}
+
+// takeExpiry makes st the step that expires an order.
+func (st *Step) takeExpiry(ref uint32) { *st = Step{Entry: Entry{Command: &expire{ref}}} }
 
 // NextDue gives the step that expires the order which is due, the earliest first; ok is false if
 // none is. It must be finished before the next one is asked for.
@@ -64,7 +70,7 @@ func (s *State) NextDue(st *Step) (ok bool) {
 	t := &s.timers[first.ref]
 	ref := t.first().ref
 	t.pop()
-	st.Reset(Entry{Command: &expire{ref: ref}})
+	st.takeExpiry(ref)
 	return true
 }
 
@@ -90,7 +96,7 @@ func (s *State) PastDue(st, before *Step) (ok bool) {
 	if !o.status.Live() || o.overdue == overdueHeld || o.expires.value() > s.clock {
 		return false
 	}
-	before.Reset(Entry{Command: &expire{ref: ref}})
+	before.takeExpiry(ref)
 	return true
 }
 
@@ -109,8 +115,8 @@ func (c *OnOrder) onOrder() OnOrder { return *c }
 
 // Prepare either decides a command, or names the products that must Work. What it is about must have
 // been looked up by PastDue.
-func (s *State) Prepare(st *Step, seed uint64) {
-	st.now, st.seed = s.clock, seed
+func (s *State) Prepare(st *Step) {
+	st.now = s.clock
 	st.events = st.room.events[:0]
 	switch c := st.Entry.Command.(type) {
 	case *Reserve:
@@ -166,7 +172,7 @@ func (s *State) prepareReserve(st *Step, c *Reserve) {
 	if st.spot.known {
 		ref := st.spot.ref()
 		o := s.load(ref)
-		if o.fingerprint != s.fingerprint(c) {
+		if o.fingerprint != st.hashes.request {
 			st.refusal = refuse(CodeKeyReused, Refusal{})
 			return
 		}
@@ -197,7 +203,7 @@ func (s *State) prepareReserve(st *Step, c *Reserve) {
 		}
 		st.parts[k].lines = append(st.parts[k].lines, i)
 	}
-	st.buyer = s.buyers.hold(c.Buyer)
+	st.buyer = s.buyers.hold(buyerKey{st.hashes.buyer, c.Buyer})
 }
 
 func (s *State) refuseFull() *Outcome {

@@ -19,16 +19,16 @@ func (s *State) WarmProducts(entries []Entry) {
 // pages, a page, the words of it.
 const warmDepths = 4
 
-// WarmKeys does the same for the places of keys and buyers in their indexes. Actors may be at work.
+// WarmKeys does the same for the keys and buyers of some entries, in their indexes. Actors may be at work.
 // First all places are worked out, then all are loaded: a processor looks only some hundred
 // instructions ahead for loads that it can begin while it waits for another.
-func (s *State) WarmKeys(entries []Entry) {
+func (s *State) WarmKeys(b *Batch, from, to int) {
 	cells := s.nearby[:0]
-	for i := range entries {
-		switch c := entries[i].Command.(type) {
+	for i := from; i < to; i++ {
+		switch c := b.Entries[i].Command.(type) {
 		case *Reserve:
 			cells = s.index.nearby(c.KeyHash, cells)
-			cells = s.buyers.index.nearby(makeBuyerKey(c.Buyer), cells)
+			cells = s.buyers.index.nearby(buyerKey{digest: b.hashesOf(i).buyer}, cells)
 		case interface{ onOrder() OnOrder }:
 			cells = s.index.nearby(c.onOrder().Order.Key(), cells)
 		}
