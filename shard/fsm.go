@@ -22,6 +22,7 @@ type fsm struct {
 
 	bytes   atomic.Int64 // of log entries applied since the last snapshot
 	entries atomic.Int64
+	state   atomic.Int64 // bytes of the last snapshot
 	grown   chan struct{} // gets a token when a snapshot is worth while; capacity 1
 	limits  struct{ bytes, entries int64 }
 
@@ -83,9 +84,12 @@ func (f *fsm) apply(entry []byte) error {
 	return nil
 }
 
-// large says that so much log has gathered since the last snapshot that the next is worth while.
+// large says that so much log has gathered since the last snapshot that the next is worth while: the
+// limit, or as much as that snapshot was, if it was larger. So what snapshots cost stays in proportion
+// to the log, however much the shard keeps.
 func (f *fsm) large() bool {
-	return f.bytes.Load() >= f.limits.bytes || f.entries.Load() >= f.limits.entries
+	bytes := max(f.limits.bytes, f.state.Load())
+	return f.bytes.Load() >= bytes || f.entries.Load() >= f.limits.entries*bytes/f.limits.bytes
 }
 
 // Snapshot implements raft.FSM: it freezes the state, and the apply goroutine goes on.
@@ -95,7 +99,7 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 	f.stats.freeze.Observe(time.Since(start).Seconds())
 	f.bytes.Store(0)
 	f.entries.Store(0)
-	return snapshot{frozen}, nil
+	return snapshot{frozen, &f.state}, nil
 }
 
 // Restore implements raft.FSM: a leader has installed its snapshot. At a start the shard restores
@@ -112,18 +116,38 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 // load replaces the state by that of a snapshot.
 func (f *fsm) load(r io.ReadCloser) error {
 	defer r.Close()
-	return f.engine.Restore(r)
+	c := counter{from: r}
+	err := f.engine.Restore(&c)
+	f.state.Store(c.bytes)
+	return err
+}
+
+// counter counts what is read.
+type counter struct {
+	from  io.Reader
+	bytes int64
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.from.Read(p)
+	c.bytes += int64(n)
+	return n, err
 }
 
 // snapshot is written by a goroutine of raft's while the state goes on.
-type snapshot struct{ frozen *inventory.Frozen }
+type snapshot struct {
+	frozen *inventory.Frozen
+	bytes  *atomic.Int64 // of what was written
+}
 
 // Persist implements raft.FSMSnapshot.
 func (s snapshot) Persist(sink raft.SnapshotSink) error {
-	if _, err := s.frozen.WriteTo(sink); err != nil {
+	bytes, err := s.frozen.WriteTo(sink)
+	if err != nil {
 		sink.Cancel() // the error that matters is the one before
 		return fmt.Errorf("shard: write snapshot: %w", err)
 	}
+	s.bytes.Store(bytes)
 	return sink.Close()
 }
 

@@ -54,6 +54,53 @@ func TestSnapshotWhileWriting(t *testing.T) {
 	require.NoError(t, n.Close())
 }
 
+// TestSnapshotsInProportion: the larger the last snapshot was, also before a restart, the more log has
+// to gather for the next.
+func TestSnapshotsInProportion(t *testing.T) {
+	t.Parallel()
+	config := testConfig(t, t.TempDir())
+	n := openNode(t, config)
+	do(t, n.Shard(0), product("a", 1000))
+	for k := range 20 {
+		do(t, n.Shard(0), reserve(fmt.Sprint(k), "b"))
+	}
+	require.NoError(t, n.Shard(0).Snapshot())
+	_, state, err := newest(n.Shard(0).snapshots)
+	require.NoError(t, err)
+	written, err := io.ReadAll(state)
+	require.NoError(t, err)
+	require.NoError(t, state.Close())
+	require.EqualValues(t, len(written), n.Shard(0).fsm.state.Load())
+	require.NoError(t, n.Close())
+	n = openNode(t, config)
+	require.EqualValues(t, len(written), n.Shard(0).fsm.state.Load())
+	require.NoError(t, n.Close())
+
+	var f fsm
+	f.limits.bytes, f.limits.entries = 100, 10
+	for _, c := range []struct {
+		state, bytes, entries int64
+		large                 bool
+	}{
+		{0, 99, 9, false}, {0, 100, 1, true}, {0, 1, 10, true},
+		{50, 99, 9, false}, {50, 100, 1, true},
+		{300, 299, 29, false}, {300, 300, 1, true}, {300, 1, 30, true},
+	} {
+		f.state.Store(c.state)
+		f.bytes.Store(c.bytes)
+		f.entries.Store(c.entries)
+		require.Equal(t, c.large, f.large(), "%+v", c)
+	}
+}
+
+func newest(s *snapshots) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	all, err := s.kept()
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.Open(all[0].name)
+}
+
 // TestUnreadableSnapshot damages the newest snapshot: the node starts with all that it had, by the
 // older one and the log, and goes on from there.
 func TestUnreadableSnapshot(t *testing.T) {
