@@ -70,8 +70,8 @@ func (s *Shard) settle() {
 			s.end()
 			continue
 		}
+		s.stats.told(a.outcomes)
 		for i, o := range a.outcomes {
-			s.stats.outcome(o.Code)
 			f.proposals[i].Done(o, nil)
 		}
 		f.proposals = f.proposals[len(a.outcomes):]

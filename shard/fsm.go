@@ -22,7 +22,7 @@ type fsm struct {
 
 	bytes   atomic.Int64 // of log entries applied since the last snapshot
 	entries atomic.Int64
-	state   atomic.Int64 // bytes of the last snapshot
+	state   atomic.Int64  // bytes of the last snapshot
 	grown   chan struct{} // gets a token when a snapshot is worth while; capacity 1
 	limits  struct{ bytes, entries int64 }
 

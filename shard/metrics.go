@@ -46,7 +46,7 @@ func newMetrics(registerer prometheus.Registerer, shard inventory.ShardID) *metr
 	m.batchSize = m.histogram("numera_shard_batch_commands", "Commands in a log entry.",
 		prometheus.ExponentialBuckets(1, 2, 11))
 	m.queueAge = m.histogram("numera_shard_queue_age_seconds",
-		"How long a command waited to be proposed.", seconds)
+		"How long the command of a log entry that waited longest did so.", seconds)
 	m.commit = m.histogram("numera_shard_commit_seconds",
 		"From proposing an entry to its outcomes.", seconds)
 	m.apply = m.histogram("numera_shard_apply_seconds", "Applying an entry to the engine.", seconds)
@@ -87,7 +87,17 @@ func (m *metrics) histogram(name, help string, buckets []float64) prometheus.His
 	return h
 }
 
-func (m *metrics) outcome(code inventory.Code) { m.outcomes[code].Inc() }
+// told counts outcomes. Most often many in a row have the same code.
+func (m *metrics) told(outcomes []*inventory.Outcome) {
+	for len(outcomes) > 0 {
+		code, n := outcomes[0].Code, 1
+		for n < len(outcomes) && outcomes[n].Code == code {
+			n++
+		}
+		m.outcomes[code].Add(float64(n))
+		outcomes = outcomes[n:]
+	}
+}
 
 // refused counts one of the package's errors.
 func (m *metrics) refused(err error) { m.failures[err].Inc() }

@@ -168,9 +168,11 @@ func (s *Shard) dropLate(proposals []*Proposal) []*Proposal {
 		case now.Sub(p.queued) > s.config.QueueWait:
 			s.refuse(p, ErrOverloaded)
 		default:
-			s.stats.queueAge.Observe(now.Sub(p.queued).Seconds())
 			live = append(live, p)
 		}
+	}
+	if len(live) > 0 { // the first has waited longest
+		s.stats.queueAge.Observe(now.Sub(live[0].queued).Seconds())
 	}
 	return live
 }

@@ -182,10 +182,13 @@ func (s *State) operate(st *Step, o *Outcome) {
 
 // tell appends the step's events on an order. They share one image of it.
 func (s *State) tell(st *Step, v *OrderView) {
-	e := outboxEntry{atUnixMilli: s.clock, correlation: st.Entry.Correlation}
-	if s.outbox.wanted() {
-		s.scratch = AppendOrder(s.scratch[:0], v)
-		e.image = slices.Clone(s.scratch)
+	if !s.outbox.wanted() {
+		s.outbox.skip(len(st.events))
+		return
+	}
+	s.scratch = AppendOrder(s.scratch[:0], v)
+	e := outboxEntry{
+		atUnixMilli: s.clock, correlation: st.Entry.Correlation, image: slices.Clone(s.scratch),
 	}
 	for _, e.kind = range st.events {
 		s.outbox.append(e)

@@ -42,8 +42,7 @@ func (b *outbox) wanted() bool { return len(b.consumers) > 0 }
 // append numbers an event and keeps it if it is wanted.
 func (b *outbox) append(e outboxEntry) {
 	if !b.wanted() {
-		b.next++
-		b.kept = b.next
+		b.skip(1)
 		return
 	}
 	if len(b.chunks) == 0 {
@@ -55,6 +54,12 @@ func (b *outbox) append(e outboxEntry) {
 	}
 	b.chunks[i/outboxChunkLen][i%outboxChunkLen] = e
 	b.next++
+}
+
+// skip numbers n events that nobody wants.
+func (b *outbox) skip(n int) {
+	b.next += uint64(n)
+	b.kept = b.next
 }
 
 func (b *outbox) find(name string) (int, bool) {
