@@ -56,7 +56,7 @@ type Config struct {
 	BatchBytes    int
 
 	// InFlight is how many entries of a shard may be proposed and have not reached the engine yet;
-	// default 3. More hide more of the replication's latency; fewer make larger entries.
+	// default 2. More hide more of the replication's latency; fewer make larger entries.
 	InFlight int
 
 	// SnapshotBytes and SnapshotEntries are how much log is kept for replay at a restart before a
@@ -91,7 +91,7 @@ func (c Config) withDefaults() Config {
 	c.QueueWait = cmp.Or(c.QueueWait, 2*time.Second)
 	c.BatchCommands = cmp.Or(c.BatchCommands, 512)
 	c.BatchBytes = cmp.Or(c.BatchBytes, 256<<10)
-	c.InFlight = cmp.Or(c.InFlight, 3)
+	c.InFlight = cmp.Or(c.InFlight, 2)
 	c.SnapshotBytes = cmp.Or(c.SnapshotBytes, 128<<20)
 	c.SnapshotEntries = cmp.Or(c.SnapshotEntries, 65536)
 	c.MinFreeBytes = cmp.Or(c.MinFreeBytes, 256<<20)
