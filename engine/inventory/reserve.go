@@ -241,11 +241,17 @@ func (p *part) takeQuantity(line *Line, st *Step) (ok bool) {
 	if line.Quantity == 0 {
 		return true
 	}
-	offsets, ok := p.product.pick(line.Pick, line.Quantity, &st.seed)
-	if ok {
-		p.take(offsets, st.buyer)
+	var offsets []uint32
+	if line.Quantity == 1 && len(st.parts) == 1 && p.offsets == nil {
+		offsets = st.room.number[:]
+	} else {
+		offsets = make([]uint32, line.Quantity)
 	}
-	return ok
+	if !p.product.pick(line.Pick, offsets, &st.seed) {
+		return false
+	}
+	p.take(offsets, st.buyer)
+	return true
 }
 
 // takeQuantityPartly takes as much of a quantity line as there is.
@@ -257,7 +263,8 @@ func (p *part) takeQuantityPartly(line *Line, st *Step) {
 	}
 	p.missing.Quantity += line.Quantity - n
 	if n > 0 {
-		offsets, ok := p.product.pick(line.Pick, n, &st.seed)
+		offsets := make([]uint32, n)
+		ok := p.product.pick(line.Pick, offsets, &st.seed)
 		assert(ok, "as many numbers can be picked as are free")
 		p.take(offsets, st.buyer)
 	}
@@ -272,14 +279,14 @@ func (p *part) missAll(c *Reserve) {
 	}
 }
 
-// pick chooses n free offsets, of which there are enough; ok is false if no run of n exists.
-func (p *Product) pick(pick Pick, n uint32, seed *uint64) (offsets []uint32, ok bool) {
-	offsets = make([]uint32, n)
+// pick fills offsets with free ones, of which there are enough; ok is false if no run of so many
+// exists.
+func (p *Product) pick(pick Pick, offsets []uint32, seed *uint64) (ok bool) {
 	switch pick {
 	case PickAdjacent:
-		start, ok := p.taken.FirstRun(n)
+		start, ok := p.taken.FirstRun(uint32(len(offsets)))
 		if !ok {
-			return nil, false
+			return false
 		}
 		for i := range offsets {
 			offsets[i] = start + uint32(i)
@@ -294,7 +301,7 @@ func (p *Product) pick(pick Pick, n uint32, seed *uint64) (offsets []uint32, ok 
 			offsets[i] = p.taken.SelectFree(rank)
 		}
 	}
-	return offsets, true
+	return true
 }
 
 // sample fills ranks with distinct values below n, every subset as likely as any other, in

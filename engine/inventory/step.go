@@ -24,10 +24,6 @@ type Step struct {
 
 	spot spot // of the key of its order, in the index: see PastDue
 
-	// Of a command on an order: where it is, what it was, and what it becomes.
-	ref       uint32
-	was, next order
-
 	refusal *Outcome
 	changes bool // the order or the product is not what it was
 	replay  bool
@@ -42,6 +38,11 @@ type Step struct {
 		line   [1]int
 		events [2]EventKind
 	}
+
+	// Of a command on an order: where it is, what it was, and what it becomes. They stand last since a
+	// reservation has nothing to do with them.
+	ref       uint32
+	was, next order
 }
 
 // expire is the command that the state gives itself when an order is due. It is never in the log,
