@@ -10,6 +10,7 @@ type outbox struct {
 	kept      uint64 // sequence of the oldest event that is kept
 	next      uint64 // sequence of the next event, from 1
 	consumers []consumer
+	images    []byte // what is filled of a piece of memory that many images share
 }
 
 const outboxChunkLen = 1024
@@ -55,6 +56,24 @@ func (b *outbox) append(e outboxEntry) {
 	b.chunks[i/outboxChunkLen][i%outboxChunkLen] = e
 	b.next++
 }
+
+// image encodes an order for its events. Images stand side by side, since they come and go in the
+// order of their events: one at a time would cost an allocation for each.
+func (b *outbox) image(v *OrderView) []byte {
+	if cap(b.images)-len(b.images) < imageRoom {
+		b.images = make([]byte, 0, imagesLen)
+	}
+	image := AppendOrder(b.images[len(b.images):], v)
+	if len(image) <= cap(b.images)-len(b.images) { // else it has gone to memory of its own
+		b.images = b.images[:len(b.images)+len(image)]
+	}
+	return slices.Clip(image)
+}
+
+const (
+	imagesLen = 16 << 10
+	imageRoom = 512 // enough for nearly all
+)
 
 // skip numbers n events that nobody wants.
 func (b *outbox) skip(n int) {

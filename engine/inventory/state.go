@@ -31,8 +31,7 @@ type State struct {
 	productDigest64 uint64 // the sum over all products, as TakeChanged saw them
 	changed         []*Product
 
-	scans   uint64 // see NameScans
-	scratch []byte
+	scans   uint64        // see NameScans
 	rooms   []*answerRoom // not given out
 	warming []*Product    // memory of WarmProducts
 	nearby  []*indexCell  // memory of WarmKeys
