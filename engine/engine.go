@@ -316,6 +316,8 @@ func (e *Engine) Restore(r io.Reader) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.state = state
+	clear(e.steps) // they refer to the state before
+	e.before = inventory.Step{}
 	e.products.Clear()
 	e.bySlot = nil
 	for _, p := range state.Products() {

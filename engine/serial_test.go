@@ -183,6 +183,7 @@ func TestEqualsSerial(t *testing.T) {
 			engines = append(engines, e)
 		}
 		var before, cloned []*inventory.Outcome // of the batch before: recycled, and used again
+		var decoded inventory.Batch
 		events := uint64(0)
 		for i := range 40 {
 			b := script.opening()
@@ -192,9 +193,11 @@ func TestEqualsSerial(t *testing.T) {
 			}
 			want := cloneAll(applySerially(state, b, limits.ExpirePerBatch))
 			told, _ := state.Events(events, 1<<20)
+			encoded := b.Append(nil)
 			for _, e := range engines {
+				require.NoError(t, decoded.Decode(encoded)) // whose hashes and memory it uses
 				var early []*inventory.Outcome
-				outcomes := e.ApplyTelling(b, func(some []*inventory.Outcome) {
+				outcomes := e.ApplyTelling(&decoded, func(some []*inventory.Outcome) {
 					early = append(early, cloneAll(some)...)
 				})
 				require.Equal(t, before, cloned, "seed %d: a clone changed with its recycled original", seed)

@@ -60,8 +60,8 @@ type Config struct {
 	InFlight int
 
 	// SnapshotBytes and SnapshotEntries are how much log is kept for replay at a restart before a
-	// snapshot is taken; defaults 128 MiB and 65,536. With a state larger than SnapshotBytes it is as
-	// many times as much.
+	// snapshot is taken; defaults 128 MiB and 65,536. If the last snapshot was larger than SnapshotBytes,
+	// it is in proportion more of both, up to 8 times.
 	SnapshotBytes   int
 	SnapshotEntries int
 

@@ -17,7 +17,7 @@ type flight struct {
 	proposals []*Proposal // who waits, in the order of the entry; settle's once it is claimed
 	proposed  time.Time
 	future    raft.ApplyFuture
-	batch     *inventory.Batch // what the entry says, once decoded has got nil
+	batch     *inventory.Batch // what the entry says, from when decoded has got nil until it is applied
 	decoded   chan error       // capacity 1
 }
 

@@ -85,12 +85,17 @@ func (f *fsm) apply(entry []byte) error {
 }
 
 // large says that so much log has gathered since the last snapshot that the next is worth while: the
-// limit, or as much as that snapshot was, if it was larger. So what snapshots cost stays in proportion
-// to the log, however much the shard keeps.
+// limits, or as many times as much as that snapshot was larger than the limit of bytes. So what snapshots
+// cost stays in proportion to the log.
 func (f *fsm) large() bool {
-	bytes := max(f.limits.bytes, f.state.Load())
-	return f.bytes.Load() >= bytes || f.entries.Load() >= f.limits.entries*bytes/f.limits.bytes
+	times := float64(f.state.Load()) / float64(f.limits.bytes)
+	times = min(max(times, 1), mostStretch)
+	return float64(f.bytes.Load()) >= times*float64(f.limits.bytes) ||
+		float64(f.entries.Load()) >= times*float64(f.limits.entries)
 }
+
+// mostStretch bounds what a restart has to read beside the snapshot.
+const mostStretch = 8
 
 // Snapshot implements raft.FSM: it freezes the state, and the apply goroutine goes on.
 func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {

@@ -46,10 +46,11 @@ func newMetrics(registerer prometheus.Registerer, shard inventory.ShardID) *metr
 	m.batchSize = m.histogram("numera_shard_batch_commands", "Commands in a log entry.",
 		prometheus.ExponentialBuckets(1, 2, 11))
 	m.queueAge = m.histogram("numera_shard_queue_age_seconds",
-		"How long the command of a log entry that waited longest did so.", seconds)
+		"How long the oldest command of a log entry had waited to be proposed.", seconds)
 	m.commit = m.histogram("numera_shard_commit_seconds",
 		"From proposing an entry to its outcomes.", seconds)
-	m.apply = m.histogram("numera_shard_apply_seconds", "Applying an entry to the engine.", seconds)
+	m.apply = m.histogram("numera_shard_apply_seconds",
+		"Applying an entry to the engine, and waiting for what is left of decoding it.", seconds)
 	m.freeze = m.histogram("numera_shard_snapshot_stall_seconds",
 		"How long a snapshot held up the shard.", seconds)
 	return m

@@ -43,7 +43,7 @@ type devCommand struct {
 	ServiceToken string   `help:"Bearer token of services, likewise."`
 	CORSOrigin   []string `name:"cors-origin" help:"Origins whose pages may call the API; * for any."`
 
-	SnapshotEntries int        `default:"65536" help:"Log entries of a shard between two snapshots."`
+	SnapshotEntries int        `default:"65536" help:"Log entries of a shard between two snapshots; more where snapshots are large."`
 	LogLevel        slog.Level `default:"info" help:"debug, info, warn or error."`
 }
 

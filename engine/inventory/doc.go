@@ -8,10 +8,11 @@
 //
 // Who owns what. A [State] belongs to the shard's apply goroutine: clock, orders, key look-up,
 // deadlines, outbox. A [Product] belongs to its actor: numbers, counters, limits. A command is
-// applied in three parts so that actors can work side by side and the result still equals one
-// after the other:
+// applied in parts so that actors can work side by side and the result still equals one after the
+// other:
 //
-//	State.Prepare   in the apply goroutine: look up, refuse early, or name the products it needs
+//	State.PastDue   in the apply goroutine: look up its order, and expire that first if it is due
+//	State.Prepare   in the apply goroutine: refuse early, or name the products it needs
 //	Step.Work       in the actor of the product: arbitrate, take or give back numbers
 //	State.Finish    in the apply goroutine, in log order: record the order, number the events
 //

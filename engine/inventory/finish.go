@@ -186,8 +186,9 @@ func (s *State) tell(st *Step, v *OrderView) {
 		s.outbox.skip(len(st.events))
 		return
 	}
+	s.scratch = AppendOrder(s.scratch[:0], v)
 	e := outboxEntry{
-		atUnixMilli: s.clock, correlation: st.Entry.Correlation, image: s.outbox.image(v),
+		atUnixMilli: s.clock, correlation: st.Entry.Correlation, image: s.outbox.image(s.scratch),
 	}
 	for _, e.kind = range st.events {
 		s.outbox.append(e)

@@ -23,7 +23,7 @@ func TestImages(t *testing.T) {
 		for i := range n {
 			v.Items[0].Numbers[i] = random.Uint32()
 		}
-		views, images = append(views, v), append(images, b.image(v))
+		views, images = append(views, v), append(images, b.image(AppendOrder(nil, v)))
 		_ = append(images[random.IntN(len(images))], 0xff)
 	}
 	for i, v := range views {

@@ -74,12 +74,12 @@ func (x *index[K]) nearby(key K, cells []*indexCell) []*indexCell {
 const cellsPerLine = 10
 
 // spot is where a key is in an index, or says that it is not there. One of a known key is good until
-// the index changes; the other, until somebody else sets the key.
+// another key is set or removed; the other, until somebody else sets the key.
 type spot struct {
 	table *indexTable
 	tag   uint16
 	known bool
-	place int // of a known key
+	place int // its cell, if it is known
 }
 
 // look finds the spot of a key.

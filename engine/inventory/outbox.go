@@ -57,23 +57,18 @@ func (b *outbox) append(e outboxEntry) {
 	b.next++
 }
 
-// image encodes an order for its events. Images stand side by side, since they come and go in the
-// order of their events: one at a time would cost an allocation for each.
-func (b *outbox) image(v *OrderView) []byte {
-	if cap(b.images)-len(b.images) < imageRoom {
-		b.images = make([]byte, 0, imagesLen)
+// image copies the image of an order for its events. Images stand side by side, since they come and go
+// in the order of their events: each apart would cost an allocation.
+func (b *outbox) image(encoded []byte) []byte {
+	if len(encoded) > cap(b.images)-len(b.images) {
+		b.images = make([]byte, 0, max(imagesLen, len(encoded)))
 	}
-	image := AppendOrder(b.images[len(b.images):], v)
-	if len(image) <= cap(b.images)-len(b.images) { // else it has gone to memory of its own
-		b.images = b.images[:len(b.images)+len(image)]
-	}
-	return slices.Clip(image)
+	start := len(b.images)
+	b.images = append(b.images, encoded...)
+	return slices.Clip(b.images[start:])
 }
 
-const (
-	imagesLen = 16 << 10
-	imageRoom = 512 // enough for nearly all
-)
+const imagesLen = 16 << 10
 
 // skip numbers n events that nobody wants.
 func (b *outbox) skip(n int) {

@@ -35,7 +35,8 @@ type State struct {
 	rooms   []*answerRoom // not given out
 	warming []*Product    // memory of WarmProducts
 	nearby  []*indexCell  // memory of WarmKeys
-	warmth  uint32        // so that the compiler keeps the loads of warm.go
+	scratch []byte
+	warmth  uint32 // so that the compiler keeps the loads of warm.go
 }
 
 // Limits bound what a shard keeps. They decide outcomes: every replica has the same, since they
@@ -281,8 +282,9 @@ const roomsAtOnce = 64
 // Recycle takes outcomes back whose memory Finish may use again: nobody looks at them any more.
 func (s *State) Recycle(outcomes []*Outcome) {
 	for _, o := range outcomes {
-		if o.room != nil && len(s.rooms) < mostRooms {
-			s.rooms = append(s.rooms, o.room)
+		if room := o.room; room != nil && len(s.rooms) < mostRooms {
+			o.room = nil // it is taken once
+			s.rooms = append(s.rooms, room)
 		}
 	}
 }
@@ -301,6 +303,7 @@ func (s *State) view(o *order, room *answerRoom) *OrderView {
 		item.Numbers = room.numbers[:]
 		v.Items = room.items[:]
 	} else {
+		room.outcome.room = nil // what is large is not kept
 		v.Items = make([]ItemView, len(*o.basket))
 		for i, it := range *o.basket {
 			p := s.list[it.product]

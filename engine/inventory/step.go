@@ -115,7 +115,7 @@ func (st *Step) Order() (KeyHash, bool) {
 func (c *OnOrder) onOrder() OnOrder { return *c }
 
 // Prepare either decides a command, or names the products that must Work. What it is about must have
-// been looked up by PastDue.
+// been looked up by PastDue: without, no order is known.
 func (s *State) Prepare(st *Step) {
 	st.now = s.clock
 	st.events = st.room.events[:0]
