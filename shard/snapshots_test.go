@@ -82,10 +82,17 @@ func TestSnapshotsInProportion(t *testing.T) {
 		state, bytes, entries int64
 		large                 bool
 	}{
-		{0, 99, 9, false}, {0, 100, 1, true}, {0, 1, 10, true},
-		{50, 99, 9, false}, {50, 100, 1, true},
-		{300, 299, 29, false}, {300, 300, 1, true}, {300, 1, 30, true},
-		{1 << 40, 799, 79, false}, {1 << 40, 800, 1, true}, {1 << 40, 1, 80, true},
+		{0, 99, 9, false},
+		{0, 100, 1, true},
+		{0, 1, 10, true},
+		{50, 99, 9, false},
+		{50, 100, 1, true},
+		{300, 299, 29, false},
+		{300, 300, 1, true},
+		{300, 1, 30, true},
+		{1 << 40, 799, 79, false},
+		{1 << 40, 800, 1, true},
+		{1 << 40, 1, 80, true},
 	} {
 		f.state.Store(c.state)
 		f.bytes.Store(c.bytes)
