@@ -109,9 +109,16 @@ type Relay struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	lag     []atomic.Int64
+
+	attached sync.WaitGroup // done when every shard has been attached to
 }
 
-// Start makes the stream if it does not exist and relays until Close.
+// attachPatience is how long Start waits for the shards to be attached to.
+const attachPatience = 5 * time.Second
+
+// Start makes the stream if it does not exist and relays until Close. What happens after it has returned
+// is relayed, unless it has warned that a shard could not be attached to: such a shard, if it is new, has
+// its events relayed from when it can.
 func Start(ctx context.Context, conn *nats.Conn, outbox Outbox, shards uint16, c Config) (*Relay, error) {
 	c = c.withDefaults()
 	js, err := openStream(ctx, conn, c)
@@ -120,8 +127,19 @@ func Start(ctx context.Context, conn *nats.Conn, outbox Outbox, shards uint16, c
 	}
 	r := &Relay{config: c, outbox: outbox, js: js, lag: make([]atomic.Int64, shards)}
 	ctx, r.cancel = context.WithCancel(context.Background())
+	r.attached.Add(int(shards))
 	for shard := range shards {
 		r.running.Go(func() { r.relay(ctx, inventory.ShardID(shard)) })
+	}
+	attached := make(chan struct{})
+	go func() {
+		r.attached.Wait()
+		close(attached)
+	}()
+	select {
+	case <-attached:
+	case <-time.After(attachPatience):
+		c.Log.Warn("not all shards can be attached to; events of a new one are relayed from when it can")
 	}
 	return r, nil
 }
@@ -143,8 +161,10 @@ func (r *Relay) Lag() int64 {
 
 // relay attaches to one shard's outbox and follows it, beginning anew after every error.
 func (r *Relay) relay(ctx context.Context, shard inventory.ShardID) {
+	attached := sync.OnceFunc(r.attached.Done)
+	defer attached()
 	for ctx.Err() == nil {
-		if err := r.follow(ctx, shard); err != nil && ctx.Err() == nil {
+		if err := r.follow(ctx, shard, attached); err != nil && ctx.Err() == nil {
 			r.config.Log.Warn("relaying events was interrupted", "shard", shard, "error", err)
 			sleep(ctx, time.Second)
 		}
@@ -157,11 +177,12 @@ type accepted struct {
 	at       time.Time
 }
 
-func (r *Relay) follow(ctx context.Context, shard inventory.ShardID) error {
+func (r *Relay) follow(ctx context.Context, shard inventory.ShardID, attached func()) error {
 	after, err := r.command(ctx, shard, &inventory.Attach{Consumer: r.config.Consumer})
 	if err != nil {
 		return err
 	}
+	attached()
 	var waiting []accepted // for SyncDelay to pass
 	for ctx.Err() == nil {
 		pulled, err := r.outbox.Events(ctx, shard, wire.EventsQuery{After: after, Limit: batch})

@@ -235,6 +235,19 @@ func TestEventsAreTold(t *testing.T) {
 	require.Eventually(t, func() bool { return r.Lag() == 0 }, patience, time.Millisecond)
 }
 
+// TestToldFromTheStart: the shards of a new system keep nothing before they are attached to, which Start
+// waits for.
+func TestToldFromTheStart(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		h := open(t)
+		from := h.lasts()
+		h.relay(h.client, never)
+		h.sell(1)
+		h.requireWhole(from)
+	}
+}
+
 // TestResumesWithoutAGap after stops, of which the shards know nothing, as after a kill. What is
 // told again for that is in the stream once.
 func TestResumesWithoutAGap(t *testing.T) {
