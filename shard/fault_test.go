@@ -50,12 +50,11 @@ func TestStorageFault(t *testing.T) {
 					}
 				})
 			}
-			wait := time.Duration(50+rand.New(rand.NewPCG(seed, 0)).IntN(200)) * time.Millisecond
-			time.Sleep(wait) // a moment of no meaning
+			moment := 20 + rand.New(rand.NewPCG(seed, 0)).IntN(500)
 			eventually(t, func() bool {
 				mu.Lock()
 				defer mu.Unlock()
-				return len(orders) > 20
+				return len(orders) > moment
 			}, "selling")
 			d.fail(errDisk)
 			require.ErrorContains(t, <-fault, errDisk.Error())
@@ -72,7 +71,7 @@ func TestStorageFault(t *testing.T) {
 			n = openNode(t, config)
 			defer n.Close()
 			requireOrders(t, n.Shard(0), orders)
-			t.Logf("%d orders, after %v", len(orders), wait)
+			t.Logf("%d orders, after %d", len(orders), moment)
 		})
 	}
 }

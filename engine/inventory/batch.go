@@ -24,8 +24,11 @@ type Batch struct {
 // hashes are what a reservation is found and compared by. A batch works them out where it is decoded,
 // which spares the apply goroutine, on which everybody waits.
 type hashes struct {
-	buyer   uint64 // see makeBuyerKey
-	request uint32 // see fingerprint
+	buyer uint64 // see makeBuyerKey
+
+	// request is what two uses of one key are compared by: CRC-32C of what appendRequest gives. Bodies
+	// that differ in one burst of up to 32 bits never agree; any others with probability 2⁻³².
+	request uint32
 }
 
 func (b *Batch) hashesOf(i int) (h hashes) {
@@ -33,14 +36,15 @@ func (b *Batch) hashesOf(i int) (h hashes) {
 		return b.hashes[i]
 	}
 	if c, ok := b.Entries[i].Command.(*Reserve); ok {
-		h = hashes{makeBuyerKey(c.Buyer).digest, fingerprint(c.appendRequest(nil))}
+		h = c.hashes(c.appendRequest(nil))
 	}
 	return h
 }
 
-// fingerprint is what two uses of one key are compared by: of what appendRequest gives. Bodies that
-// differ in one burst of up to 32 bits never agree; any others with probability 2⁻³².
-func fingerprint(request []byte) uint32 { return crc32.Checksum(request, castagnoli) }
+// hashes are those of a reservation whose appendRequest gives request.
+func (c *Reserve) hashes(request []byte) hashes {
+	return hashes{makeBuyerKey(c.Buyer).digest, crc32.Checksum(request, castagnoli)}
+}
 
 // seedOf is the seed of the random picks of the i-th entry.
 func (b *Batch) seedOf(i int) uint64 { return mix(b.Seed, uint64(i)+1) }
@@ -110,7 +114,7 @@ func (b *Batch) Decode(buf []byte) error {
 		}
 		var h hashes
 		if c, ok := e.Command.(*Reserve); ok {
-			h = hashes{makeBuyerKey(c.Buyer).digest, fingerprint(r.request)}
+			h = c.hashes(r.request)
 		}
 		b.Entries, b.hashes = append(b.Entries, e), append(b.hashes, h)
 	}

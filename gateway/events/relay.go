@@ -109,37 +109,41 @@ type Relay struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	lag     []atomic.Int64
-
-	attached sync.WaitGroup // done when every shard has been attached to
 }
 
 // attachPatience is how long Start waits for the shards to be attached to.
 const attachPatience = 5 * time.Second
 
-// Start makes the stream if it does not exist and relays until Close. What happens after it has returned
-// is relayed, unless it has warned that a shard could not be attached to: such a shard, if it is new, has
-// its events relayed from when it can.
-func Start(ctx context.Context, conn *nats.Conn, outbox Outbox, shards uint16, c Config) (*Relay, error) {
+// Start makes the stream if it does not exist and relays until Close. ctx ends only the start. What happens
+// after it has returned is relayed, unless it has warned that a shard could not be attached to: such a
+// shard, if it is new, has its events relayed from when it can.
+func Start(
+	ctx context.Context, conn *nats.Conn, outbox Outbox, shards uint16, c Config,
+) (*Relay, error) {
 	c = c.withDefaults()
 	js, err := openStream(ctx, conn, c)
 	if err != nil {
 		return nil, err
 	}
 	r := &Relay{config: c, outbox: outbox, js: js, lag: make([]atomic.Int64, shards)}
-	ctx, r.cancel = context.WithCancel(context.Background())
-	r.attached.Add(int(shards))
+	var running context.Context
+	running, r.cancel = context.WithCancel(context.Background())
+	attached := make(chan struct{}, shards) // gets one for each shard
 	for shard := range shards {
-		r.running.Go(func() { r.relay(ctx, inventory.ShardID(shard)) })
+		once := sync.OnceFunc(func() { attached <- struct{}{} })
+		r.running.Go(func() { r.relay(running, inventory.ShardID(shard), once) })
 	}
-	attached := make(chan struct{})
-	go func() {
-		r.attached.Wait()
-		close(attached)
-	}()
-	select {
-	case <-attached:
-	case <-time.After(attachPatience):
-		c.Log.Warn("not all shards can be attached to; events of a new one are relayed from when it can")
+	patience := time.After(attachPatience)
+	for range shards {
+		select {
+		case <-attached:
+		case <-ctx.Done():
+			r.Close()
+			return nil, fmt.Errorf("events: attach to the shards: %w", ctx.Err())
+		case <-patience:
+			c.Log.Warn("not all shards can be attached to: events of a new one are relayed from when it can")
+			return r, nil
+		}
 	}
 	return r, nil
 }
@@ -159,10 +163,8 @@ func (r *Relay) Lag() int64 {
 	return sum
 }
 
-// relay attaches to one shard's outbox and follows it, beginning anew after every error.
-func (r *Relay) relay(ctx context.Context, shard inventory.ShardID) {
-	attached := sync.OnceFunc(r.attached.Done)
-	defer attached()
+// relay attaches to one shard's outbox, says so, and follows it, beginning anew after every error.
+func (r *Relay) relay(ctx context.Context, shard inventory.ShardID, attached func()) {
 	for ctx.Err() == nil {
 		if err := r.follow(ctx, shard, attached); err != nil && ctx.Err() == nil {
 			r.config.Log.Warn("relaying events was interrupted", "shard", shard, "error", err)

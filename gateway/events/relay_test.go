@@ -248,6 +248,26 @@ func TestToldFromTheStart(t *testing.T) {
 	}
 }
 
+// closedOutbox is of shards that refuse everything, as when the disk is full.
+type closedOutbox struct{ Outbox }
+
+func (closedOutbox) DoOn(
+	context.Context, inventory.ShardID, inventory.Entry,
+) (*inventory.Outcome, error) {
+	return nil, errors.New("closed")
+}
+
+// TestStartEnds where no shard can be attached to and whoever starts it gives up.
+func TestStartEnds(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	ctx, cancel := context.WithTimeout(t.Context(), attachPatience/10)
+	defer cancel()
+	_, err := Start(ctx, h.conn, closedOutbox{h.client}, shardCount, Config{SyncDelay: never})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "attach")
+}
+
 // TestResumesWithoutAGap after stops, of which the shards know nothing, as after a kill. What is
 // told again for that is in the stream once.
 func TestResumesWithoutAGap(t *testing.T) {
