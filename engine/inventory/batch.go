@@ -17,34 +17,26 @@ type Batch struct {
 	Seed          uint64
 	Entries       []Entry // not to be changed in a batch that was decoded
 
-	hashes   []hashes   // of the entries, if they were decoded
-	reserves []*Reserve // memory of Decode
+	// fingerprints are those of the entries, if they were decoded: that spares the apply goroutine, on which
+	// everybody waits.
+	fingerprints []uint32
+	reserves     []*Reserve // memory of Decode
 }
 
-// hashes are what a reservation is found and compared by. A batch works them out where it is decoded,
-// which spares the apply goroutine, on which everybody waits.
-type hashes struct {
-	buyer uint64 // see makeBuyerKey
-
-	// request is what two uses of one key are compared by: CRC-32C of what appendRequest gives. Bodies
-	// that differ in one burst of up to 32 bits never agree; any others with probability 2⁻³².
-	request uint32
-}
-
-func (b *Batch) hashesOf(i int) (h hashes) {
-	if i < len(b.hashes) {
-		return b.hashes[i]
+// fingerprintOf is the fingerprint of a reservation.
+func (b *Batch) fingerprintOf(i int) uint32 {
+	if i < len(b.fingerprints) {
+		return b.fingerprints[i]
 	}
 	if c, ok := b.Entries[i].Command.(*Reserve); ok {
-		h = c.hashes(c.appendRequest(nil))
+		return fingerprint(c.appendRequest(nil))
 	}
-	return h
+	return 0
 }
 
-// hashes are those of a reservation whose appendRequest gives request.
-func (c *Reserve) hashes(request []byte) hashes {
-	return hashes{makeBuyerKey(c.Buyer).digest, crc32.Checksum(request, castagnoli)}
-}
+// fingerprint is what two uses of one key are compared by: CRC-32C of what appendRequest gives. Bodies
+// that differ in one burst of up to 32 bits never agree; any others with probability 2⁻³².
+func fingerprint(request []byte) uint32 { return crc32.Checksum(request, castagnoli) }
 
 // seedOf is the seed of the random picks of the i-th entry.
 func (b *Batch) seedOf(i int) uint64 { return mix(b.Seed, uint64(i)+1) }
@@ -101,7 +93,7 @@ func (b *Batch) Decode(buf []byte) error {
 	}
 	b.TimeUnixMilli = int64(binary.BigEndian.Uint64(buf[6:]))
 	b.Seed = BatchSeed(buf)
-	b.Entries, b.hashes = b.Entries[:0], b.hashes[:0]
+	b.Entries, b.fingerprints = b.Entries[:0], b.fingerprints[:0]
 	r := reader{buf: buf[batchHeader:]}
 	for len(r.buf) > 0 {
 		i := len(b.Entries)
@@ -112,11 +104,11 @@ func (b *Batch) Decode(buf []byte) error {
 		if err != nil {
 			return fmt.Errorf("entry %d of the batch: %w", i, err)
 		}
-		var h hashes
-		if c, ok := e.Command.(*Reserve); ok {
-			h = c.hashes(r.request)
+		f := uint32(0)
+		if _, ok := e.Command.(*Reserve); ok {
+			f = fingerprint(r.request)
 		}
-		b.Entries, b.hashes = append(b.Entries, e), append(b.hashes, h)
+		b.Entries, b.fingerprints = append(b.Entries, e), append(b.fingerprints, f)
 	}
 	return nil
 }

@@ -168,7 +168,7 @@ func TestBatchDamage(t *testing.T) {
 	require.ErrorContains(t, b.Decode(unknown), "kind 99")
 }
 
-// TestGolden keeps the stored format of version 2: what is in the golden files was written by
+// TestGolden keeps the stored formats, of version 2, and 3 of snapshots: what is in the golden files was written by
 // releases that are in use, and must be read and written the same for ever. A change of format needs
 // another version and files of its own.
 func TestGolden(t *testing.T) {
@@ -194,7 +194,7 @@ func TestGolden(t *testing.T) {
 	written := golden(t, "snapshot.hex", snapshot(t, s.e))
 	restored, err := Restore(0, DefaultLimits(), bytes.NewReader(written))
 	require.NoError(t, err)
-	require.Equal(t, s.e.Digest(), restored.Digest(), "a snapshot of version 1 is the same state")
+	require.Equal(t, s.e.Digest(), restored.Digest(), "what was written then is the same state")
 }
 
 // golden compares bytes with a golden file and returns what stands in the file.
@@ -212,7 +212,7 @@ func golden(t *testing.T, name string, got []byte) []byte {
 }
 
 // eventful is a small shard that has a bit of everything: all statuses, a basket, dead records,
-// blocked numbers, restocks, a halted product, free slots of buyers, consumers and a backlog.
+// blocked numbers, restocks, a halted product, consumers and a backlog.
 func eventful(t testing.TB) *shard {
 	s := openShard(t, DefaultLimits())
 	s.put("a.x", 30, func(p *Settings) { p.HoldSeconds = 60 })
@@ -295,7 +295,7 @@ func FuzzBatch(f *testing.F) {
 			require.Equal(t, data, b.Append(nil))
 			again := Batch{Entries: b.Entries}
 			for i := range b.Entries {
-				require.Equal(t, again.Hashes(i), b.Hashes(i))
+				require.Equal(t, again.Fingerprint(i), b.Fingerprint(i))
 			}
 		}
 	})

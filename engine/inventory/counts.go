@@ -4,7 +4,6 @@ package inventory
 type Counts struct {
 	Live, Sold, Ended int // orders
 	Products, Halted  int
-	Buyers            int
 	Backlog           int // events kept for consumers
 }
 
@@ -12,7 +11,7 @@ type Counts struct {
 func (s *State) Counts() Counts {
 	return Counts{
 		Live: s.count.live, Sold: s.count.sold, Ended: s.count.ended,
-		Products: len(s.list), Halted: len(s.halted), Buyers: s.buyers.len(),
+		Products: len(s.list), Halted: len(s.halted),
 		Backlog: s.outbox.backlog(),
 	}
 }

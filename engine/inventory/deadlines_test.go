@@ -2,6 +2,7 @@ package inventory_test
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -238,7 +239,45 @@ func TestForgetting(t *testing.T) {
 		s.wait(0)
 	}
 	require.Zero(t, s.e.Stats().Ended)
-	require.Zero(t, s.e.Stats().Buyers, "a buyer without orders is forgotten")
 	require.Zero(t, stateOf(s.e).EndedBlocks())
+	require.Zero(t, stateOf(s.e).KeptOfOrders(), "nothing of an order is forgotten")
 	s.verify()
+}
+
+// TestNothingOfAnOrderIsLeft ends orders of every kind in every way and waits until they are given up:
+// their records, baskets and ids are, too.
+func TestNothingOfAnOrderIsLeft(t *testing.T) {
+	s := openShard(t, DefaultLimits())
+	s.put("a.x", 100)
+	s.put("a.y", 100, func(p *Settings) { p.OverdueReleaseSeconds = 60 })
+	long := func(c string) string { return strings.Repeat(c, 40) }
+	for _, lines := range [][]Line{
+		{anyOf("a.x", 1, PickLowest)},
+		{anyOf("a.x", 3, PickAdjacent)},
+		{anyOf("a.x", 1, PickLowest), anyOf("a.y", 2, PickLowest)},
+	} {
+		order := func() *OrderView { return s.reserve(BuyerID(long("b")), lines...) }
+		s.ok(&Release{on(order())})
+		order() // expires
+		o := order()
+		s.ok(&BeginPayment{on(o), "p-1"})
+		s.ok(&Confirm{on(o), PaymentID(long("p"))})
+		s.ok(&Ship{on(o)})
+		s.ok(&Refund{OnOrder: on(o), ReturnToStock: true})
+		o = order()
+		s.ok(&BeginPayment{on(o), PaymentID(long("p"))})
+		s.ok(&Refuse{on(o), PaymentID(long("p"))})
+		s.ok(&Confirm{on(o), "p-2"}) // paid late
+		s.ok(&Refund{OnOrder: on(o), ReturnToStock: true})
+	}
+	require.NotZero(t, stateOf(s.e).KeptOfOrders())
+	replica := s.restored(DefaultLimits(), 1)
+	for _, s := range []*shard{s, replica} {
+		s.wait(25 * hour)
+		s.wait(26 * hour)
+		s.wait(0)
+		require.Zero(t, s.e.Stats().Live)
+		require.Zero(t, s.e.Stats().Ended)
+		require.Zero(t, stateOf(s.e).KeptOfOrders())
+	}
 }

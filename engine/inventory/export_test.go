@@ -25,11 +25,23 @@ func (s *State) EndedRecords() (n int) {
 	return n
 }
 
+// KeptOfOrders counts the records, baskets and units of texts that are taken.
+func (s *State) KeptOfOrders() int {
+	n := s.orders.len() + s.orders.baskets.len()
+	for _, t := range []*texts{&s.orders.buyers, &s.orders.payments} {
+		n += int(t.units.used)
+		for i, free := range t.free {
+			n -= (i + 1) * len(free)
+		}
+	}
+	return n
+}
+
 // KeepMilli is how long ended orders are kept at least.
 const KeepMilli = keepMilli
 
 // EndedBlocks is how many blocks of ended orders there are.
 func (s *State) EndedBlocks() int { return len(s.ended.blocks) }
 
-// Hashes are those of the i-th entry.
-func (b *Batch) Hashes(i int) any { return b.hashesOf(i) }
+// Fingerprint is that of the i-th entry.
+func (b *Batch) Fingerprint(i int) uint32 { return b.fingerprintOf(i) }

@@ -59,13 +59,10 @@ func (s *State) finishReserve(st *Step, c *Reserve, o *Outcome, room *answerRoom
 		return
 	}
 	if st.refusal != nil {
-		if st.parts != nil {
-			s.buyers.drop(st.buyer)
-		}
 		return
 	}
-	ref, next := s.draft()
-	next.key, next.fingerprint, next.buyer = c.KeyHash, st.hashes.request, st.buyer
+	var next order
+	next.key, next.fingerprint, next.buyer = c.KeyHash, st.fingerprint, c.Buyer
 	next.status, next.created = StatusReserved, makeUint48(s.clock)
 	expires := int64(maxUnixMilli)
 	items := st.room.item[:0]
@@ -88,9 +85,8 @@ func (s *State) finishReserve(st *Step, c *Reserve, o *Outcome, room *answerRoom
 	next.placed = makeUint40(s.outbox.next)
 	st.events = append(st.events, EventOrderCreated, EventInventoryReserved)
 	next.changed = makeUint40(s.outbox.last() + uint64(len(st.events)))
-	s.insert(&st.spot, ref, next)
-	s.arm(ref, next)
-	o.Order = s.view(next, room)
+	s.arm(s.insert(&st.spot, &next), &next)
+	o.Order = s.view(&next, room)
 	s.tell(st, o.Order)
 }
 
@@ -147,17 +143,18 @@ func (s *State) finishProduct(st *Step, o *Outcome) {
 // that limits nobody.
 func (s *State) countHeld(p *Product) {
 	numbers := int(p.counts[placeReserved] + p.counts[placeSold])
-	p.held = make(map[uint32]uint32, min(numbers, s.buyers.len())) // to grow it would cost as much again
+	p.held = make(map[holder]uint32, min(numbers, s.orders.len())) // to grow it would cost as much again
 	var single [1]item
 	var number [1]uint32
+	var buyer [maxTextLen]byte
 	for slot := range s.orders.used {
-		o := s.orders.at(slot)
-		if o.status == StatusNone {
+		if s.orders.at(slot).status == StatusNone {
 			continue
 		}
+		o := s.orders.holding(slot)
 		for _, it := range o.items(&single, &number) {
 			if it.product == p.slot {
-				p.held[o.buyer] += uint32(len(it.offsets))
+				p.held[makeHolder(s.orders.buyers.append(buyer[:0], o.buyerAt))] += uint32(len(it.offsets))
 			}
 		}
 	}

@@ -66,26 +66,28 @@ func each(t *testing.T, s *shard, ids []OrderID, command func(OnOrder) Command) 
 	}
 }
 
-// TestMemoryOfOrders measures orders of one number in every stage.
+// TestMemoryOfOrders measures orders of one number in every stage, besides the ids of their buyers.
 func TestMemoryOfOrders(t *testing.T) {
 	if raceDetector {
 		return
 	}
 	const n = 480_000 // just after the index has grown: its worst
-	s := openShard(t, DefaultLimits())
-	s.put("x", n)
-	ids := make([]OrderID, 0, n)
-	live := measured(func() { ids = append(ids, crowd(t, s, n)...) }) / n
-	t.Logf("live: %.1f bytes", live)
-	require.LessOrEqual(t, live, 128.0)
-
-	sold := live + measured(func() {
-		each(t, s, ids, func(on OnOrder) Command { return &Confirm{on, PaymentID(fmt.Sprintf("p-%x", on.Order[4:10]))} })
-	})/n
-	t.Logf("sold, with a payment of 14 bytes: %.1f bytes", sold)
-	require.LessOrEqual(t, sold, 128.0)
-	runtime.KeepAlive(ids)
-	runtime.KeepAlive(s)
+	const buyer = 16  // bytes of a short id
+	for _, payment := range []string{"", "-of-twenty-six", "-of-thirty-six-bytes-000", "-of-forty-eight-bytes---------------"} {
+		s := openShard(t, DefaultLimits())
+		s.put("x", n)
+		ids := make([]OrderID, 0, n)
+		live := measured(func() { ids = append(ids, crowd(t, s, n)...) })/n - buyer
+		require.LessOrEqual(t, live, 128.0)
+		id := func(on OnOrder) PaymentID { return PaymentID(fmt.Sprintf("%x%s", on.Order[4:10], payment)) }
+		sold := live + measured(func() {
+			each(t, s, ids, func(on OnOrder) Command { return &Confirm{on, id(on)} })
+		})/n
+		t.Logf("live: %.1f bytes; sold, with a payment of %d bytes: %.1f bytes", live, 12+len(payment), sold)
+		require.LessOrEqual(t, sold, 128.0)
+		runtime.KeepAlive(ids)
+		runtime.KeepAlive(s)
+	}
 }
 
 // TestMemoryOfEnded measures ended orders alone, as a restored shard has them.
@@ -155,8 +157,11 @@ func TestMemoryOfProducts(t *testing.T) {
 			batch.Entries = append(batch.Entries, Entry{Command: &PutProduct{
 				Product: ProductID(fmt.Sprint("campaign.p", i)), Settings: settings(1_000_000),
 			}})
+			if len(batch.Entries) == 1000 {
+				s.e.Apply(batch)
+				batch.Entries = batch.Entries[:0]
+			}
 		}
-		s.e.Apply(batch)
 	})
 	t.Logf("%d idle products: %.1f MB", n, idle/1e6)
 	require.LessOrEqual(t, idle, 200e6)

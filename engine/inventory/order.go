@@ -5,24 +5,32 @@ import (
 	"slices"
 )
 
-// order is the record of one order, in 80 bytes: with its place in the index (7 to 14 bytes), its
-// deadline (16) and, if there is a limit, its buyer's count in the product (~14) a live order of one
-// number stays below 128 bytes. An order of several numbers or products has them in basket instead.
-type order struct {
-	payment     PaymentID
-	basket      *[]item
+// record is how a live or sold order is kept, in 64 bytes, a cache line, without a pointer: with its place
+// in the index (7 to 14 bytes), its deadline (16) and, if there is a limit, its buyer's count in the
+// product (~26) an order of one number stays below 128 bytes besides its ids.
+type record struct {
 	key         KeyHash
 	fingerprint uint32 // CRC-32C of what was asked for: a later use of the key must match
 	product     uint32 // of a single number
 	offset      uint32
-	price       uint32 // in State.prices
-	buyer       uint32 // in State.buyers
-	placed      uint40 // sequence of order.created: unique, rises with age
-	changed     uint40 // sequence of the last event about it
-	created     uint48 // Unix milliseconds of log time
+	price       uint32  // in State.prices
+	buyerAt     textRef // in orders.buyers
+	paymentAt   textRef // in orders.payments
+	basketAt    uint32  // in orders.baskets, from 1; 0: it is a single number
+	placed      uint40  // sequence of order.created: unique, rises with age
+	changed     uint40  // sequence of the last event about it
+	created     uint48  // Unix milliseconds of log time
 	expires     uint48
 	status      Status
 	overdue     overdue
+}
+
+// order is an order with all that belongs to it. One of several numbers or products has them in basket.
+type order struct {
+	record
+	buyer   BuyerID
+	payment PaymentID
+	basket  []item
 }
 
 // overdue says whether the deadline of a payment has passed.
@@ -74,7 +82,7 @@ func (u uint48) value() int64 {
 // are the caller's room for it.
 func (o *order) items(single *[1]item, number *[1]uint32) []item {
 	if o.basket != nil {
-		return *o.basket
+		return o.basket
 	}
 	number[0] = o.offset
 	single[0] = item{product: o.product, price: o.price, offsets: number[:]}
@@ -87,8 +95,7 @@ func (o *order) setItems(items []item) {
 		o.product, o.price, o.offset = items[0].product, items[0].price, items[0].offsets[0]
 		return
 	}
-	basket := slices.Clone(items)
-	o.basket = &basket
+	o.basket = slices.Clone(items)
 }
 
 // base is what records of one block are written relative to, so that they are short.
@@ -105,12 +112,11 @@ const (
 	statusMask   = 0x0f
 )
 
-// appendRecord encodes o. The buyer has a fixed width, since its slot may differ between replicas
-// and the length of a record must not.
+// appendRecord encodes o, the same on all replicas.
 func (o *order) appendRecord(buf []byte, b base) []byte {
 	buf = append(buf, o.key[:]...)
 	buf = binary.LittleEndian.AppendUint32(buf, o.fingerprint)
-	buf = binary.LittleEndian.AppendUint32(buf, o.buyer)
+	buf = appendString(buf, string(o.buyer))
 	status := byte(o.status) | byte(o.overdue)<<overdueShift
 	if o.basket != nil {
 		status |= flagBasket
@@ -126,8 +132,8 @@ func (o *order) appendRecord(buf []byte, b base) []byte {
 		buf = binary.AppendUvarint(buf, uint64(o.price))
 		return binary.AppendUvarint(buf, uint64(o.offset))
 	}
-	buf = binary.AppendUvarint(buf, uint64(len(*o.basket)))
-	for _, it := range *o.basket {
+	buf = binary.AppendUvarint(buf, uint64(len(o.basket)))
+	for _, it := range o.basket {
 		buf = binary.AppendUvarint(buf, uint64(it.product))
 		buf = binary.AppendUvarint(buf, uint64(it.price))
 		buf = binary.AppendUvarint(buf, uint64(len(it.offsets)))
@@ -145,13 +151,13 @@ func (r *reader) record(b base) order {
 	var o order
 	r.copy(o.key[:])
 	o.fingerprint = r.fixed32()
-	o.buyer = r.fixed32()
+	o.buyer = BuyerID(r.string(maxTextLen))
 	status := r.byte()
 	o.status, o.overdue = Status(status&statusMask), overdue(status>>overdueShift&3)
 	created := b.created + r.varint()
 	expires := created + int64(r.uvarint())
 	placed, changed := b.placed+uint64(r.varint()), b.changed+uint64(r.varint())
-	o.payment = PaymentID(r.string(maxShort))
+	o.payment = PaymentID(r.string(maxTextLen))
 	if o.status == StatusNone || o.status >= statusCount || uint64(created) >= 1<<48 ||
 		uint64(expires) >= 1<<48 || placed >= 1<<40 || changed >= 1<<40 {
 		r.fail()
@@ -173,7 +179,7 @@ func (r *reader) record(b base) order {
 			items[i].offsets[k] = last
 		}
 	}
-	o.basket = &items
+	o.basket = items
 	return o
 }
 
@@ -184,7 +190,7 @@ func (r *reader) fixed32() uint32 {
 	return 0
 }
 
-// digest is o's share of the state's digest. Buyers count by their text, not by their slot.
+// orderDigest is o's share of the state's digest.
 func (s *State) orderDigest(o *order) uint64 {
 	h := mix(binary.LittleEndian.Uint64(o.key[:8]),
 		uint64(binary.LittleEndian.Uint32(o.key[8:]))<<32|uint64(o.fingerprint))
@@ -192,7 +198,7 @@ func (s *State) orderDigest(o *order) uint64 {
 	h = mix(h, uint64(o.expires.value()))
 	h = mix(h, o.placed.value())
 	h = mix(h, o.changed.value())
-	h = mix(h, s.buyers.at(o.buyer).digest)
+	h = mix(h, mixString(0, string(o.buyer)))
 	h = mix(h, uint64(o.status)<<8|uint64(o.overdue))
 	if o.payment != "" {
 		h = mixString(h, string(o.payment))
@@ -202,7 +208,7 @@ func (s *State) orderDigest(o *order) uint64 {
 		h = mix(h, uint64(s.prices[o.price].Amount))
 		return mix(h, uint64(o.offset))
 	}
-	for _, it := range *o.basket {
+	for _, it := range o.basket {
 		h = mix(h, uint64(it.product)<<32|uint64(len(it.offsets)))
 		h = mix(h, uint64(s.prices[it.price].Amount))
 		for _, offset := range it.offsets {

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"crypto/sha256"
 	"fmt"
 
 	"github.com/RoaringBitmap/roaring/v2"
@@ -40,7 +41,7 @@ type Product struct {
 	counts  [places]uint32  // how many are in each place but free
 	sold    *roaring.Bitmap // offsets; nil: none
 	blocked *roaring.Bitmap
-	held    map[uint32]uint32 // buyer's slot → numbers reserved or sold; only if MaxPerBuyer is set
+	held    map[holder]uint32 // numbers reserved or sold; only if MaxPerBuyer is set
 }
 
 // restock remembers a key so that a repeat acts once.
@@ -132,9 +133,9 @@ func (p *Product) place(offset uint32) place {
 	return placeReserved
 }
 
-// move takes numbers of a buyer (or of nobody: noBuyer) from one place to another. It panics
+// move takes numbers of a holder from one place to another. It panics
 // before it has changed anything if one of them is not where it should be.
-func (p *Product) move(offsets []uint32, from, to place, buyer uint32) {
+func (p *Product) move(offsets []uint32, from, to place, by holder) {
 	for _, offset := range offsets {
 		assert(offset < p.taken.Count() && p.place(offset) == from, "a number is where it was put")
 	}
@@ -165,7 +166,7 @@ func (p *Product) move(offsets []uint32, from, to place, buyer uint32) {
 	if to != placeFree {
 		p.counts[to] += n
 	}
-	p.hold(buyer, from, to, n)
+	p.hold(by, from, to, n)
 	p.check()
 }
 
@@ -188,26 +189,43 @@ func bitmap(b **roaring.Bitmap) *roaring.Bitmap {
 	return *b
 }
 
-// noBuyer is for numbers that are blocked or unblocked.
-const noBuyer = 1<<32 - 1
+// holder stands for a buyer where a product counts what each has: 96 bits of SHA-256 of the id, so that
+// nobody finds an id that is counted as somebody else's.
+type holder [12]byte
+
+// noHolder is for numbers of which nobody asks who has them.
+var noHolder holder
+
+func makeHolder(buyer []byte) holder {
+	sum := sha256.Sum256(buyer)
+	return holder(sum[:])
+}
+
+// holder is who has the numbers of a buyer's order.
+func (p *Product) holder(buyer BuyerID) holder {
+	if p.settings.MaxPerBuyer == 0 {
+		return noHolder
+	}
+	return makeHolder([]byte(buyer))
+}
 
 // hold keeps how many numbers of the product a buyer has, reserved or sold. It is not kept where
 // nobody asks: it would be a map for each product. See State.countHeld.
-func (p *Product) hold(buyer uint32, from, to place, n uint32) {
+func (p *Product) hold(by holder, from, to place, n uint32) {
 	holds := func(at place) bool { return at == placeReserved || at == placeSold }
-	if p.settings.MaxPerBuyer == 0 || buyer == noBuyer || n == 0 || holds(from) == holds(to) {
+	if by == noHolder || n == 0 || holds(from) == holds(to) {
 		return
 	}
 	if p.held == nil {
-		p.held = make(map[uint32]uint32)
+		p.held = make(map[holder]uint32)
 	}
 	if holds(to) {
-		p.held[buyer] += n
+		p.held[by] += n
 		return
 	}
-	assert(p.held[buyer] >= n, "a buyer gives back what he holds")
-	if p.held[buyer] -= n; p.held[buyer] == 0 {
-		delete(p.held, buyer)
+	assert(p.held[by] >= n, "a buyer gives back what he holds")
+	if p.held[by] -= n; p.held[by] == 0 {
+		delete(p.held, by)
 	}
 }
 
@@ -340,7 +358,7 @@ func (p *Product) block(numbers []uint32) *Outcome {
 	if taken := p.notIn(placeFree, offsets); len(taken) > 0 {
 		return refuse(CodeNumbersTaken, Refusal{Taken: []Selection{{Product: p.id, Numbers: taken}}})
 	}
-	p.move(offsets, placeFree, placeBlocked, noBuyer)
+	p.move(offsets, placeFree, placeBlocked, noHolder)
 	p.touch()
 	return nil
 }
@@ -356,7 +374,7 @@ func (p *Product) unblock(numbers []uint32) *Outcome {
 			Pointer: "/numbers", Detail: fmt.Sprintf("%d is not blocked", others[0]),
 		})
 	}
-	p.move(offsets, placeBlocked, placeFree, noBuyer)
+	p.move(offsets, placeBlocked, placeFree, noHolder)
 	p.touch()
 	return nil
 }

@@ -14,7 +14,7 @@ func (st *Step) reserve(c *Reserve) *Outcome {
 		refusal = st.ask(func(p *part) *Outcome { return st.inRange(p, c) })
 	}
 	if refusal == nil {
-		refusal = st.ask(func(p *part) *Outcome { return p.withinLimits(c, st.buyer) })
+		refusal = st.ask(func(p *part) *Outcome { return p.withinLimits(c) })
 	}
 	switch {
 	case refusal != nil:
@@ -37,7 +37,7 @@ func (st *Step) takeAll(c *Reserve) *Outcome {
 	}
 	for st.at = range st.parts {
 		p := &st.parts[st.at]
-		p.takeChosen(c, st.buyer)
+		p.takeChosen(c)
 		for _, line := range p.lines {
 			if !p.takeQuantity(&c.Lines[line], st) {
 				refusal := p.refuseRun()
@@ -55,7 +55,7 @@ func (st *Step) takeAll(c *Reserve) *Outcome {
 func (st *Step) giveBack() {
 	for ; ; st.at-- {
 		st.moved = st.at
-		st.parts[st.at].giveBack(st.buyer)
+		st.parts[st.at].giveBack()
 		if st.at == 0 {
 			return
 		}
@@ -68,12 +68,12 @@ func (st *Step) takeSome(c *Reserve) *Outcome {
 	got := false
 	for st.at = range st.parts {
 		p := &st.parts[st.at]
-		p.takeChosen(c, st.buyer)
+		p.takeChosen(c)
 		for _, line := range p.lines {
 			p.takeQuantityPartly(&c.Lines[line], st)
 		}
 		if n := uint32(len(p.offsets)); n < p.product.settings.MinPerOrder {
-			p.giveBack(st.buyer)
+			p.giveBack()
 			p.missAll(c)
 		}
 		got = got || len(p.offsets) > 0
@@ -125,6 +125,7 @@ type part struct {
 	product *Product
 	lines   []int // of the Reserve
 	asked   uint32
+	by      holder
 
 	offsets []uint32 // of the order: those it holds or has just taken
 	missing Selection
@@ -147,7 +148,7 @@ func (st *Step) inRange(p *part, c *Reserve) *Outcome {
 	return nil
 }
 
-func (p *part) withinLimits(c *Reserve, buyer uint32) *Outcome {
+func (p *part) withinLimits(c *Reserve) *Outcome {
 	s := p.product.settings
 	p.asked = 0
 	for _, line := range p.lines {
@@ -163,7 +164,8 @@ func (p *part) withinLimits(c *Reserve, buyer uint32) *Outcome {
 	if s.MaxPerBuyer == 0 {
 		return nil
 	}
-	if held := p.product.held[buyer]; held+p.asked > s.MaxPerBuyer {
+	p.by = p.product.holder(c.Buyer)
+	if held := p.product.held[p.by]; held+p.asked > s.MaxPerBuyer {
 		return refuse(CodeBuyerLimit, Refusal{
 			Pointer: p.pointer(), Limit: s.MaxPerBuyer, Held: held,
 			Detail: fmt.Sprintf("a buyer has at most %d numbers of %s, and this one holds %d",
@@ -205,7 +207,7 @@ func (p *part) chosen(c *Reserve) []uint32 {
 }
 
 // takeChosen takes the chosen numbers that are free and notes the others as missing.
-func (p *part) takeChosen(c *Reserve, buyer uint32) {
+func (p *part) takeChosen(c *Reserve) {
 	var free []uint32
 	for _, offset := range p.chosen(c) {
 		if p.product.taken.Has(offset) {
@@ -214,14 +216,14 @@ func (p *part) takeChosen(c *Reserve, buyer uint32) {
 		}
 		free = append(free, offset)
 	}
-	p.take(free, buyer)
+	p.take(free)
 }
 
-func (p *part) take(offsets []uint32, buyer uint32) {
+func (p *part) take(offsets []uint32) {
 	if len(offsets) == 0 {
 		return
 	}
-	p.product.move(offsets, placeFree, placeReserved, buyer)
+	p.product.move(offsets, placeFree, placeReserved, p.by)
 	if p.offsets == nil {
 		p.offsets = offsets
 		return
@@ -230,8 +232,8 @@ func (p *part) take(offsets []uint32, buyer uint32) {
 }
 
 // giveBack undoes what the part has taken.
-func (p *part) giveBack(buyer uint32) {
-	p.product.move(p.offsets, placeReserved, placeFree, buyer)
+func (p *part) giveBack() {
+	p.product.move(p.offsets, placeReserved, placeFree, p.by)
 	p.offsets = nil
 }
 
@@ -250,7 +252,7 @@ func (p *part) takeQuantity(line *Line, st *Step) (ok bool) {
 	if !p.product.pick(line.Pick, offsets, &st.seed) {
 		return false
 	}
-	p.take(offsets, st.buyer)
+	p.take(offsets)
 	return true
 }
 
@@ -266,7 +268,7 @@ func (p *part) takeQuantityPartly(line *Line, st *Step) {
 		offsets := make([]uint32, n)
 		ok := p.product.pick(line.Pick, offsets, &st.seed)
 		assert(ok, "as many numbers can be picked as are free")
-		p.take(offsets, st.buyer)
+		p.take(offsets)
 	}
 }
 

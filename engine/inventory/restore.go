@@ -78,10 +78,6 @@ func (rs *restorer) frame(kind byte, r *reader) {
 		for len(r.buf) > 0 {
 			rs.product(r)
 		}
-	case frameBuyers:
-		for len(r.buf) > 0 {
-			rs.buyer(BuyerID(r.string(maxShort)))
-		}
 	case framePrices:
 		for len(r.buf) > 0 {
 			rs.s.price(r.money())
@@ -106,9 +102,14 @@ func (rs *restorer) frame(kind byte, r *reader) {
 func (rs *restorer) header(r *reader) {
 	s := rs.s
 	magic, version, shard := r.string(maxShort), r.uvarint(), r.uvarint()
-	if magic != snapshotMagic || version != Version || shard != uint64(s.shard) {
+	switch {
+	case magic != snapshotMagic:
 		r.fail()
 		return
+	case version != snapshotVersion:
+		panic(fmt.Sprintf("it is of version %d, and this binary reads version %d", version, snapshotVersion))
+	case shard != uint64(s.shard):
+		panic(fmt.Sprintf("it is of shard %d, not %d", shard, s.shard))
 	}
 	s.clock = int64(r.atMost(maxUnixMilli))
 	rs.next = r.uvarint()
@@ -161,34 +162,17 @@ func (rs *restorer) block(p *Product, set *roaring.Bitmap) {
 		if n == 0 {
 			return
 		}
-		rs.put(p, some[:n], placeBlocked, noBuyer)
+		rs.put(p, some[:n], placeBlocked, noHolder)
 	}
 }
 
 // put puts numbers where they were. Of a halted product they are only shown.
-func (rs *restorer) put(p *Product, offsets []uint32, to place, buyer uint32) {
+func (rs *restorer) put(p *Product, offsets []uint32, to place, by holder) {
 	if p.halted == "" {
-		p.move(offsets, placeFree, to, buyer)
+		p.move(offsets, placeFree, to, by)
 		return
 	}
 	p.show(offsets)
-}
-
-// buyer restores the next slot; a free one has no id.
-func (rs *restorer) buyer(id BuyerID) {
-	b := &rs.s.buyers
-	slot := b.used
-	if slot%chunkLen == 0 {
-		b.chunks = append(b.chunks, &chunk[buyer]{})
-	}
-	b.used++
-	if id == "" {
-		b.free = append(b.free, slot)
-		return
-	}
-	key := makeBuyerKey(id)
-	*b.edit(slot) = buyer{buyerKey: key}
-	b.index.set(key, slot)
 }
 
 // valid says whether a record refers to what there is.
@@ -202,7 +186,7 @@ func (rs *restorer) valid(o *order) bool {
 			return false
 		}
 	}
-	return o.buyer < s.buyers.used && s.buyers.at(o.buyer).id != ""
+	return o.buyer != ""
 }
 
 func (rs *restorer) order(r *reader) {
@@ -212,12 +196,9 @@ func (rs *restorer) order(r *reader) {
 		return
 	}
 	s := rs.s
-	s.buyers.edit(o.buyer).refs++
-	ref, draft := s.draft()
-	*draft = o
 	at := s.index.look(o.key)
-	s.insert(&at, ref, draft)
-	if s.awaits(&o) {
+	ref := s.insert(&at, &o)
+	if s.awaits(&o.record) {
 		s.arm(ref, &o)
 	}
 	to := placeReserved
@@ -225,7 +206,8 @@ func (rs *restorer) order(r *reader) {
 		to = placeSold
 	}
 	for _, it := range o.items(new([1]item), new([1]uint32)) {
-		rs.put(s.list[it.product], it.offsets, to, o.buyer)
+		p := s.list[it.product]
+		rs.put(p, it.offsets, to, p.holder(o.buyer))
 	}
 }
 
@@ -251,10 +233,8 @@ func (rs *restorer) endedBlock(r *reader) {
 		if known {
 			was := s.ended.at(before)
 			s.orderDigest64 -= s.orderDigest(&was)
-			s.buyers.edit(was.buyer).refs-- // not drop: orders that follow may be his
 			s.count.ended--
 		}
-		s.buyers.edit(o.buyer).refs++
 		s.index.set(o.key, ref)
 		s.orderDigest64 += s.orderDigest(o)
 		s.count.ended++
@@ -281,11 +261,6 @@ func (rs *restorer) trailer(r *reader) {
 	if live != uint64(rs.s.count.live+rs.s.count.sold) || rs.s.outbox.next != rs.next {
 		r.fail()
 		return
-	}
-	for slot := range rs.s.buyers.used {
-		if b := rs.s.buyers.at(slot); b.refs == 0 && b.id != "" {
-			r.fail() // he would never be forgotten
-		}
 	}
 	rs.s.TakeChanged(func(uint32, *Standing) {})
 	rs.complete = true

@@ -71,8 +71,8 @@ func (s *State) Scan(c ScanCursor, limit int, visit func(*OrderView)) (next Scan
 			if limit == 0 {
 				return c, true
 			}
-			if o := s.orders.at(c.at); o.status != StatusNone {
-				visit(s.view(o, new(answerRoom)))
+			if o := s.orders.load(c.at); o.status != StatusNone {
+				visit(s.view(&o, new(answerRoom)))
 				limit--
 			}
 		}
@@ -116,8 +116,8 @@ func (f *Frozen) Placed(product uint32) []Placed {
 		}
 	}
 	for slot := range f.orders.used {
-		if o := f.orders.at(slot); o.status != StatusNone {
-			visit(o)
+		if o := f.orders.holding(slot); o.status != StatusNone {
+			visit(&o)
 		}
 	}
 	for i := range f.ended.blocks {

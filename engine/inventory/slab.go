@@ -1,21 +1,21 @@
 package inventory
 
+import "slices"
+
 // slab holds records in chunks that never move, and can be frozen: a view goes on showing the
 // records as they were while the owner changes them, since the owner copies a chunk before its
 // first change after that. Slots are reused, the last one given back first.
 type slab[T any] struct {
-	chunks []*chunk[T]
-	epoch  uint64 // chunks of an older epoch belong to a view too
+	chunks []*[chunkLen]T
+	epochs []uint64 // of the chunks: one of an older epoch belongs to a view too
+	epoch  uint64
 	used   uint32 // slots ever taken
 	free   []uint32
 }
 
+// chunkLen is how many records a chunk has: a multiple of what fills a page, so that a record that is as
+// long as a cache line has one for itself.
 const chunkLen = 256
-
-type chunk[T any] struct {
-	epoch   uint64
-	records [chunkLen]T
-}
 
 // take reserves a slot. What it holds is zero or left over: the caller overwrites it.
 func (s *slab[T]) take() uint32 {
@@ -24,12 +24,22 @@ func (s *slab[T]) take() uint32 {
 		s.free = s.free[:n-1]
 		return slot
 	}
-	if s.used%chunkLen == 0 {
-		s.chunks = append(s.chunks, &chunk[T]{epoch: s.epoch})
-	}
-	s.used++
-	return s.used - 1
+	return s.extend(1)
 }
+
+// extend takes n slots that were never used, side by side, and gives the first; the last chunk must not
+// have a part of them.
+func (s *slab[T]) extend(n uint32) uint32 {
+	if s.used%chunkLen == 0 {
+		s.chunks = append(s.chunks, new([chunkLen]T))
+		s.epochs = append(s.epochs, s.epoch)
+	}
+	s.used += n
+	return s.used - n
+}
+
+// len is how many slots are taken.
+func (s *slab[T]) len() int { return int(s.used) - len(s.free) }
 
 func (s *slab[T]) giveBack(slot uint32) {
 	var zero T
@@ -38,25 +48,23 @@ func (s *slab[T]) giveBack(slot uint32) {
 }
 
 // at reads a record. It must not be changed through the pointer.
-func (s *slab[T]) at(slot uint32) *T { return &s.chunks[slot/chunkLen].records[slot%chunkLen] }
+func (s *slab[T]) at(slot uint32) *T { return &s.chunks[slot/chunkLen][slot%chunkLen] }
 
 // edit gives a record to change, until the next freeze.
-func (s *slab[T]) edit(slot uint32) *T {
-	c := s.chunks[slot/chunkLen]
-	if c.epoch != s.epoch {
-		owned := *c
-		owned.epoch = s.epoch
-		c = &owned
-		s.chunks[slot/chunkLen] = c
-	}
-	return &c.records[slot%chunkLen]
-}
+func (s *slab[T]) edit(slot uint32) *T { return &s.own(slot)[slot%chunkLen] }
 
-// len is how many slots are taken.
-func (s *slab[T]) len() int { return int(s.used) - len(s.free) }
+// own makes the chunk of a slot one that no view has.
+func (s *slab[T]) own(slot uint32) *[chunkLen]T {
+	i := slot / chunkLen
+	if s.epochs[i] != s.epoch {
+		owned := *s.chunks[i]
+		s.chunks[i], s.epochs[i] = &owned, s.epoch
+	}
+	return s.chunks[i]
+}
 
 // freeze returns a view for any one goroutine. It costs one copy of the list of chunks.
 func (s *slab[T]) freeze() slab[T] {
 	s.epoch++
-	return slab[T]{chunks: append([]*chunk[T](nil), s.chunks...), used: s.used}
+	return slab[T]{chunks: slices.Clone(s.chunks), used: s.used}
 }

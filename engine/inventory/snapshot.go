@@ -24,9 +24,8 @@ type Frozen struct {
 	shard    ShardID
 	clock    int64
 	products []frozenProduct
-	orders   slab[order]
+	orders   orders
 	ended    ended
-	buyers   slab[buyer]
 	prices   []Money
 	outbox   outbox
 	count    int // live and sold orders
@@ -45,7 +44,7 @@ func (s *State) Freeze() *Frozen {
 	f := s.FreezeOrders()
 	f.clock, f.digest = s.clock, s.Digest()
 	f.count = s.count.live + s.count.sold
-	f.buyers, f.prices, f.outbox = s.buyers.freeze(), slices.Clip(s.prices), s.outbox.freeze()
+	f.prices, f.outbox = slices.Clip(s.prices), s.outbox.freeze()
 	f.products = make([]frozenProduct, len(s.list))
 	for i, p := range s.list {
 		f.products[i] = frozenProduct{standing: p.standing, restocks: p.restocks}
@@ -65,18 +64,18 @@ func (s *State) FreezeOrders() *Frozen {
 const (
 	frameHeader   = 1
 	frameProducts = 2
-	frameBuyers   = 3
-	framePrices   = 4
-	frameOrders   = 5
-	frameEnded    = 6
-	frameOutbox   = 7
-	frameTrailer  = 8
+	framePrices   = 3
+	frameOrders   = 4
+	frameEnded    = 5
+	frameOutbox   = 6
+	frameTrailer  = 7
 )
 
 const (
-	snapshotMagic = "numera-snapshot"
-	frameLen      = 64 << 10 // a frame is closed when it is longer; one entry more may stand in it
-	maxFrameLen   = 16 << 20 // the blocked numbers of a product of MaxCount are below 13 MB
+	snapshotMagic   = "numera-snapshot"
+	snapshotVersion = 3        // 2 had a table of the buyers
+	frameLen        = 64 << 10 // a frame is closed when it is longer; one entry more may stand in it
+	maxFrameLen     = 16 << 20 // the blocked numbers of a product of MaxCount are below 13 MB
 )
 
 // WriteTo writes the snapshot. The view may be used again afterwards.
@@ -84,7 +83,7 @@ func (f *Frozen) WriteTo(w io.Writer) (int64, error) {
 	fw := frameWriter{w: w}
 	fw.open(frameHeader)
 	fw.buf = appendString(fw.buf, snapshotMagic)
-	fw.buf = binary.AppendUvarint(fw.buf, Version)
+	fw.buf = binary.AppendUvarint(fw.buf, snapshotVersion)
 	fw.buf = binary.AppendUvarint(fw.buf, uint64(f.shard))
 	fw.buf = binary.AppendUvarint(fw.buf, uint64(f.clock))
 	fw.buf = binary.AppendUvarint(fw.buf, f.outbox.next)
@@ -94,16 +93,12 @@ func (f *Frozen) WriteTo(w io.Writer) (int64, error) {
 		fw.buf = binary.AppendUvarint(appendString(fw.buf, c.name), c.acknowledged)
 	}
 	f.writeProducts(&fw)
-	for slot := range f.buyers.used {
-		fw.entry(frameBuyers)
-		fw.buf = appendString(fw.buf, string(f.buyers.at(slot).id))
-	}
 	for _, price := range f.prices {
 		fw.entry(framePrices)
 		fw.buf = appendMoney(fw.buf, price)
 	}
 	for slot := range f.orders.used {
-		if o := f.orders.at(slot); o.status != StatusNone {
+		if o := f.orders.load(slot); o.status != StatusNone {
 			fw.entry(frameOrders)
 			fw.buf = o.appendRecord(fw.buf, base{})
 		}

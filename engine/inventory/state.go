@@ -15,11 +15,10 @@ type State struct {
 	timers   []deadlines // by product: when its live orders are due
 	due      deadlines   // of products: when their timers may have something due
 
-	orders slab[order]
+	orders orders
 	index  index[KeyHash]
 	ended  ended
 	count  struct{ live, sold, ended int }
-	buyers buyers
 
 	prices     []Money // each distinct price once, in order of first use
 	priceSlots map[Money]uint32
@@ -64,7 +63,6 @@ func New(shard ShardID, limits Limits) *State {
 	}
 	s.outbox.next, s.outbox.kept = 1, 1
 	s.index.keyOf = s.keyOf
-	s.buyers.index.keyOf = s.buyers.keyOf
 	return s
 }
 
@@ -91,7 +89,6 @@ func (s *State) forget(ref uint32, o *order) {
 	if alive, ok := s.index.find(o.key); ok && alive == ref {
 		s.orderDigest64 -= s.orderDigest(o)
 		s.index.remove(o.key)
-		s.buyers.drop(o.buyer)
 		s.count.ended--
 	}
 }
@@ -108,22 +105,16 @@ func (s *State) load(ref uint32) order {
 	if ref&endedRef != 0 {
 		return s.ended.at(ref)
 	}
-	return *s.orders.at(ref)
+	return s.orders.load(ref)
 }
 
-// draft gives the empty record of a new order that is not over, to be filled in and inserted.
-func (s *State) draft() (ref uint32, o *order) {
-	ref = s.orders.take()
-	o = s.orders.edit(ref)
-	*o = order{}
-	return ref, o
-}
-
-// insert makes a draft one of the orders. at is the spot of its key.
-func (s *State) insert(at *spot, ref uint32, o *order) {
+// insert adds a new order that is not over. at is the spot of its key.
+func (s *State) insert(at *spot, o *order) (ref uint32) {
 	s.tally(o.status, 1)
-	at.set(ref)
 	s.orderDigest64 += s.orderDigest(o)
+	ref = s.orders.add(o)
+	at.set(ref)
+	return ref
 }
 
 // replace stores an order that has changed. was is what it was, at ref.
@@ -132,13 +123,13 @@ func (s *State) replace(ref uint32, was, o *order) {
 	s.tally(was.status, -1)
 	if ref&endedRef == 0 && !o.over() {
 		s.tally(o.status, 1)
-		*s.orders.edit(ref) = *o
+		s.orders.change(ref, o)
 		return
 	}
 	fresh := s.put(o)
 	s.index.set(o.key, fresh) // before the old record goes: the index compares keys by it
 	if ref&endedRef == 0 {
-		s.orders.giveBack(ref)
+		s.orders.remove(ref)
 	}
 }
 
@@ -148,9 +139,7 @@ func (s *State) put(o *order) uint32 {
 	if o.over() {
 		return s.ended.append(o, s.clock)
 	}
-	slot := s.orders.take()
-	*s.orders.edit(slot) = *o
-	return slot
+	return s.orders.add(o)
 }
 
 func (o *order) over() bool { return !o.status.Live() && !o.status.Sold() }
@@ -173,7 +162,7 @@ func (s *State) arm(ref uint32, o *order) {
 		s.armProduct(o.product, e)
 		return
 	}
-	for _, it := range *o.basket {
+	for _, it := range o.basket {
 		s.armProduct(it.product, e)
 	}
 }
@@ -202,14 +191,14 @@ func (s *State) armed(d deadline) bool {
 
 // awaits says that something follows when the order's deadline comes. With a halted product nothing
 // ever will. It depends on the state alone, so that a restored replica sweeps the same orders.
-func (s *State) awaits(o *order) bool {
+func (s *State) awaits(o *record) bool {
 	if !o.status.Live() || o.overdue == overdueHeld {
 		return false
 	}
-	if o.basket == nil {
+	if o.basketAt == 0 {
 		return !s.list[o.product].fallen
 	}
-	for _, it := range *o.basket {
+	for _, it := range *s.orders.baskets.at(o.basketAt - 1) {
 		if s.list[it.product].fallen {
 			return false
 		}
@@ -304,16 +293,16 @@ func (s *State) view(o *order, room *answerRoom) *OrderView {
 		v.Items = room.items[:]
 	} else {
 		room.outcome.room = nil // what is large is not kept
-		v.Items = make([]ItemView, len(*o.basket))
-		for i, it := range *o.basket {
+		v.Items = make([]ItemView, len(o.basket))
+		for i, it := range o.basket {
 			p := s.list[it.product]
 			v.Items[i] = ItemView{
 				Product: p.id, Numbers: p.numbers(it.offsets), UnitPrice: s.prices[it.price],
 			}
 		}
 	}
-	v.ID, v.Status, v.Overdue = s.id(o), o.status, o.overdue != notOverdue
-	v.Buyer, v.Payment = s.buyers.at(o.buyer).id, o.payment
+	v.ID, v.Status, v.Overdue = s.id(&o.record), o.status, o.overdue != notOverdue
+	v.Buyer, v.Payment = o.buyer, o.payment
 	v.CreatedUnixMilli, v.ExpiresUnixMilli = o.created.value(), o.expires.value()
 	v.Changed = o.changed.value()
 	return v
@@ -332,11 +321,11 @@ func (s *State) findAt(at *spot, c OnOrder) (ref uint32, o order, ok bool) {
 	}
 	ref = at.ref()
 	o = s.load(ref)
-	mine := c.By == "" || s.buyers.at(o.buyer).id == c.By
-	return ref, o, mine && s.id(&o) == c.Order
+	mine := c.By == "" || o.buyer == c.By
+	return ref, o, mine && s.id(&o.record) == c.Order
 }
 
-func (s *State) id(o *order) OrderID { return MakeOrderID(s.shard, o.created.value(), o.key) }
+func (s *State) id(o *record) OrderID { return MakeOrderID(s.shard, o.created.value(), o.key) }
 
 // Order reads an order; another buyer's is not found.
 func (s *State) Order(c OnOrder) *Outcome {

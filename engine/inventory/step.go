@@ -11,16 +11,15 @@ type Step struct {
 	Entry   Entry
 	Outcome *Outcome // set when decided: by Prepare, or else by Finish
 
-	now    int64
-	seed   uint64
-	hashes hashes
-	parts  []part
-	at     int // the part that is being worked on: its product is halted if that breaks
-	moved  int // how many parts have gone whole from from to to, and go back if another one breaks
-	from   place
-	to     place
-	fell   []*Product // halted in this step
-	buyer  uint32
+	now         int64
+	seed        uint64
+	fingerprint uint32 // of a reservation
+	parts       []part
+	at          int // the part that is being worked on: its product is halted if that breaks
+	moved       int // how many parts have gone whole from from to to, and go back if another one breaks
+	from        place
+	to          place
+	fell        []*Product // halted in this step
 
 	spot spot // of the key of its order, in the index: see PastDue
 
@@ -55,7 +54,7 @@ func (*expire) appendBody(buf []byte) []byte { return buf }
 
 // Take makes st the step of the i-th entry of a batch.
 func (st *Step) Take(b *Batch, i int) {
-	*st = Step{Entry: b.Entries[i], seed: b.seedOf(i), hashes: b.hashesOf(i)}
+	*st = Step{Entry: b.Entries[i], seed: b.seedOf(i), fingerprint: b.fingerprintOf(i)}
 }
 
 // takeExpiry makes st the step that expires an order.
@@ -173,7 +172,7 @@ func (s *State) prepareReserve(st *Step, c *Reserve) {
 	if st.spot.known {
 		ref := st.spot.ref()
 		o := s.load(ref)
-		if o.fingerprint != st.hashes.request {
+		if o.fingerprint != st.fingerprint {
 			st.refusal = refuse(CodeKeyReused, Refusal{})
 			return
 		}
@@ -204,7 +203,6 @@ func (s *State) prepareReserve(st *Step, c *Reserve) {
 		}
 		st.parts[k].lines = append(st.parts[k].lines, i)
 	}
-	st.buyer = s.buyers.hold(buyerKey{st.hashes.buyer, c.Buyer})
 }
 
 func (s *State) refuseFull() *Outcome {
@@ -241,7 +239,7 @@ func (s *State) Tight(n int) bool {
 
 // prepareOrder names the products that hold the numbers of st.was.
 func (s *State) prepareOrder(st *Step) {
-	st.next, st.buyer = st.was, st.was.buyer
+	st.next = st.was
 	st.parts = st.room.parts[:0]
 	for _, it := range st.was.items(&st.room.item, &st.room.number) {
 		st.parts = append(st.parts, part{product: s.list[it.product], offsets: it.offsets})
@@ -325,7 +323,8 @@ func (st *Step) shift(from, to place) {
 	st.from, st.to = from, to
 	for st.at = range st.parts {
 		p := &st.parts[st.at]
-		p.product.move(p.offsets, from, to, st.buyer)
+		p.by = p.product.holder(st.was.buyer)
+		p.product.move(p.offsets, from, to, p.by)
 		st.moved++
 	}
 	st.touch()
@@ -372,5 +371,5 @@ func (st *Step) undo(i int) {
 		}
 	}()
 	p := &st.parts[i]
-	p.product.move(p.offsets, st.to, st.from, st.buyer)
+	p.product.move(p.offsets, st.to, st.from, p.by)
 }

@@ -19,7 +19,7 @@ func (s *State) WarmProducts(entries []Entry) {
 // pages, a page, the words of it.
 const warmDepths = 4
 
-// WarmKeys does the same for the keys and buyers of some entries, in their indexes. Actors may be at work.
+// WarmKeys does the same for the keys of some entries, in their index. Actors may be at work.
 // First all places are worked out, then all are loaded: a processor looks only some hundred
 // instructions ahead for loads that it can begin while it waits for another.
 func (s *State) WarmKeys(b *Batch, from, to int) {
@@ -28,7 +28,6 @@ func (s *State) WarmKeys(b *Batch, from, to int) {
 		switch c := b.Entries[i].Command.(type) {
 		case *Reserve:
 			cells = s.index.nearby(c.KeyHash, cells)
-			cells = s.buyers.index.nearby(buyerKey{digest: b.hashesOf(i).buyer}, cells)
 		case interface{ onOrder() OnOrder }:
 			cells = s.index.nearby(c.onOrder().Order.Key(), cells)
 		}
@@ -75,7 +74,8 @@ func (s *State) findProducts(entries []Entry) {
 			if !ok || ref&endedRef != 0 {
 				continue
 			}
-			for _, it := range s.orders.at(ref).items(new([1]item), new([1]uint32)) {
+			o := s.orders.holding(ref)
+			for _, it := range o.items(new([1]item), new([1]uint32)) {
 				note(s.list[it.product])
 			}
 		}
