@@ -14,6 +14,7 @@ type actor struct {
 	filling *portion // given, and not yet sent; the apply goroutine's. Nil: nothing
 	inbox   chan *portion
 	ended   chan struct{}
+	warmed  uint32 // so that the compiler keeps the loads of WarmNumber
 }
 
 // portion is some steps of one actor.
@@ -43,6 +44,9 @@ func (a *actor) send() {
 func (a *actor) run() {
 	defer close(a.ended)
 	for p := range a.inbox {
+		for _, st := range p.steps {
+			a.warmed += st.WarmNumber()
+		}
 		for _, st := range p.steps {
 			st.Work()
 		}

@@ -6,9 +6,10 @@ import (
 	"hash/crc32"
 )
 
-// Version is the newest format of batches and command kinds that this binary knows. A batch of
-// a newer one must not be applied: its replica stops until it is upgraded.
-const Version = 2
+// Version is of the format of batches and snapshots, and of what commands decide: all replicas must pick the
+// same numbers, now and when they read the log again. A batch of another one must not be applied: its
+// replica stops until it is upgraded.
+const Version = 3
 
 // Batch is one entry of the log: commands that commit together, with the proposer's time and a
 // seed for the random picks in it.

@@ -161,14 +161,14 @@ func TestBatchDamage(t *testing.T) {
 	newer := bytes.Clone(encoded)
 	newer[5]++
 	SealBatch(newer)
-	require.ErrorContains(t, b.Decode(newer), "version 2")
+	require.ErrorContains(t, b.Decode(newer), "version 3")
 	unknown := AppendBatchHeader(nil, opening, 1)
 	unknown = append(unknown, 99, 0)
 	SealBatch(unknown)
 	require.ErrorContains(t, b.Decode(unknown), "kind 99")
 }
 
-// TestGolden keeps the stored formats, of version 2, and 3 of snapshots: what is in the golden files was written by
+// TestGolden keeps the stored format of version 3: what is in the golden files was written by
 // releases that are in use, and must be read and written the same for ever. A change of format needs
 // another version and files of its own.
 func TestGolden(t *testing.T) {

@@ -65,7 +65,8 @@ func (s *State) finishReserve(st *Step, c *Reserve, o *Outcome, room *answerRoom
 	next.key, next.fingerprint, next.buyer = c.KeyHash, st.fingerprint, c.Buyer
 	next.status, next.created = StatusReserved, makeUint48(s.clock)
 	expires := int64(maxUnixMilli)
-	items := st.room.item[:0]
+	var single [1]item
+	items := single[:0]
 	for i := range st.parts {
 		p := &st.parts[i]
 		if p.missing.Numbers != nil || p.missing.Quantity > 0 {

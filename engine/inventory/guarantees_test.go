@@ -2,7 +2,9 @@ package inventory_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -411,4 +413,41 @@ func TestPartial(t *testing.T) {
 	s.put("a.x", 10, func(p *Settings) { p.MinPerOrder = 4 })
 	require.Equal(t, uint32(3), s.refused(CodeNoAdjacentRun, partly(anyOf("a.x", 4, PickAdjacent))).Refusal.LongestRun)
 	s.verify()
+}
+
+// TestRandomIsUniformAmongTheFree lets many orders each pick a few numbers at random, of a product that is empty, half
+// taken or nearly sold out: every free number is picked as often as any other, by chi-squared.
+func TestRandomIsUniformAmongTheFree(t *testing.T) {
+	if raceDetector {
+		return // nothing but arithmetic
+	}
+	const count, orders, each = 100, 20_000, 3
+	for _, taken := range []uint32{0, 40, 60, 90} {
+		s := openShard(t, DefaultLimits())
+		s.put("x", count)
+		if taken > 0 {
+			block := &Block{Product: "x"}
+			for n := range taken {
+				block.Numbers = append(block.Numbers, 1+n*7%count)
+			}
+			s.ok(block)
+		}
+		picked := make(map[uint32]float64)
+		for range orders {
+			o := s.reserve("b-1", anyOf("x", each, PickRandom))
+			require.True(t, slices.IsSorted(o.Items[0].Numbers))
+			for _, n := range o.Items[0].Numbers {
+				picked[n]++
+			}
+			s.ok(&Release{on(o)})
+		}
+		free := float64(count - taken)
+		expected, chi := orders*each/free, 0.0
+		require.Len(t, picked, count-int(taken))
+		for _, n := range picked {
+			chi += (n - expected) * (n - expected) / expected
+		}
+		// Its mean is free - 1 and its variance twice that, less as the picks of an order differ.
+		require.Less(t, chi, free-1+5*math.Sqrt(2*(free-1)), "%d taken", taken)
+	}
 }

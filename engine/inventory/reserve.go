@@ -298,12 +298,31 @@ func (p *Product) pick(pick Pick, offsets []uint32, seed *uint64) (ok bool) {
 			offsets[i] = p.taken.SelectFree(uint32(i))
 		}
 	default:
-		sample(offsets, p.taken.Free(), seed)
+		p.pickRandom(offsets, seed)
+	}
+	return true
+}
+
+// pickRandom fills offsets with free ones, every subset as likely as any other, in ascending order.
+// While at least half of the numbers stay free it draws any numbers until it has enough free ones, which
+// looks at one word of the set each; else it draws ranks among the free.
+func (p *Product) pickRandom(offsets []uint32, seed *uint64) {
+	count, free := p.taken.Count(), p.taken.Free()
+	if free-uint32(len(offsets)) < count/2 {
+		sample(offsets, free, seed)
 		for i, rank := range offsets {
 			offsets[i] = p.taken.SelectFree(rank)
 		}
+		return
 	}
-	return true
+	chosen := offsets[:0]
+	for len(chosen) < len(offsets) {
+		offset := uint32(below(uint64(count), seed))
+		i, present := slices.BinarySearch(chosen, offset)
+		if !present && !p.taken.Has(offset) {
+			chosen = slices.Insert(chosen, i, offset)
+		}
+	}
 }
 
 // sample fills ranks with distinct values below n, every subset as likely as any other, in

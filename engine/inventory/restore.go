@@ -106,8 +106,8 @@ func (rs *restorer) header(r *reader) {
 	case magic != snapshotMagic:
 		r.fail()
 		return
-	case version != snapshotVersion:
-		panic(fmt.Sprintf("it is of version %d, and this binary reads version %d", version, snapshotVersion))
+	case version != Version:
+		panic(fmt.Sprintf("it is of version %d, and this binary reads version %d", version, Version))
 	case shard != uint64(s.shard):
 		panic(fmt.Sprintf("it is of shard %d, not %d", shard, s.shard))
 	}

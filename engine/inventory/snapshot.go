@@ -72,10 +72,9 @@ const (
 )
 
 const (
-	snapshotMagic   = "numera-snapshot"
-	snapshotVersion = 3        // 2 had a table of the buyers
-	frameLen        = 64 << 10 // a frame is closed when it is longer; one entry more may stand in it
-	maxFrameLen     = 16 << 20 // the blocked numbers of a product of MaxCount are below 13 MB
+	snapshotMagic = "numera-snapshot"
+	frameLen      = 64 << 10 // a frame is closed when it is longer; one entry more may stand in it
+	maxFrameLen   = 16 << 20 // the blocked numbers of a product of MaxCount are below 13 MB
 )
 
 // WriteTo writes the snapshot. The view may be used again afterwards.
@@ -83,7 +82,7 @@ func (f *Frozen) WriteTo(w io.Writer) (int64, error) {
 	fw := frameWriter{w: w}
 	fw.open(frameHeader)
 	fw.buf = appendString(fw.buf, snapshotMagic)
-	fw.buf = binary.AppendUvarint(fw.buf, snapshotVersion)
+	fw.buf = binary.AppendUvarint(fw.buf, Version)
 	fw.buf = binary.AppendUvarint(fw.buf, uint64(f.shard))
 	fw.buf = binary.AppendUvarint(fw.buf, uint64(f.clock))
 	fw.buf = binary.AppendUvarint(fw.buf, f.outbox.next)
@@ -97,8 +96,11 @@ func (f *Frozen) WriteTo(w io.Writer) (int64, error) {
 		fw.entry(framePrices)
 		fw.buf = appendMoney(fw.buf, price)
 	}
+	var buyer, payment [maxTextLen]byte
 	for slot := range f.orders.used {
-		if o := f.orders.load(slot); o.status != StatusNone {
+		if o := f.orders.holding(slot); o.status != StatusNone {
+			o.buyer = BuyerID(f.orders.buyers.append(buyer[:0], o.buyerAt)) // load would allocate
+			o.payment = PaymentID(f.orders.payments.append(payment[:0], o.paymentAt))
 			fw.entry(frameOrders)
 			fw.buf = o.appendRecord(fw.buf, base{})
 		}

@@ -8,40 +8,45 @@ import (
 // Step is one command on its way through the state: Take, PastDue, Prepare, Work, Finish. See the
 // package for which goroutine calls what. A Step may be used again after Finish.
 type Step struct {
-	Entry   Entry
-	Outcome *Outcome // set when decided: by Prepare, or else by Finish
+	task
 
-	now         int64
-	seed        uint64
-	fingerprint uint32 // of a reservation
-	parts       []part
-	at          int // the part that is being worked on: its product is halted if that breaks
-	moved       int // how many parts have gone whole from from to to, and go back if another one breaks
-	from        place
-	to          place
-	fell        []*Product // halted in this step
+	// Of a command on an order: where it is, what it was, and what it becomes. A reservation has nothing to
+	// do with them: to clear them would bring them into the cache.
+	ref       uint32
+	was, next order
+}
 
-	spot spot // of the key of its order, in the index: see PastDue
+// task is what a Step knows of its command, whatever it is. It goes from the apply goroutine to the actor and
+// back, that is from one processor to another: first what the actor looks at, then the rest.
+type task struct {
+	Entry Entry
 
-	refusal *Outcome
+	now     int64
+	seed    uint64
+	parts   []part
+	at      int // the part that is being worked on: its product is halted if that breaks
+	moved   int // how many parts have gone whole from from to to, and go back if another one breaks
+	from    place
+	to      place
 	changes bool // the order or the product is not what it was
 	replay  bool
-	priced  bool        // the product has another price
-	limited bool        // the product limits its buyers, and did not before
-	events  []EventKind // on the order
+	priced  bool // the product has another price
+	limited bool // the product limits its buyers, and did not before
+	refusal *Outcome
 
 	room struct { // for the common order of one number
 		parts  [1]part
-		item   [1]item
 		number [1]uint32
 		line   [1]int
 		events [2]EventKind
 	}
 
-	// Of a command on an order: where it is, what it was, and what it becomes. They stand last since a
-	// reservation has nothing to do with them.
-	ref       uint32
-	was, next order
+	events []EventKind // on the order
+	fell   []*Product  // halted in this step
+
+	Outcome     *Outcome // set when decided: by Prepare, or else by Finish
+	spot        spot     // of the key of its order, in the index: see PastDue
+	fingerprint uint32   // of a reservation
 }
 
 // expire is the command that the state gives itself when an order is due. It is never in the log,
@@ -54,11 +59,11 @@ func (*expire) appendBody(buf []byte) []byte { return buf }
 
 // Take makes st the step of the i-th entry of a batch.
 func (st *Step) Take(b *Batch, i int) {
-	*st = Step{Entry: b.Entries[i], seed: b.seedOf(i), fingerprint: b.fingerprintOf(i)}
+	st.task = task{Entry: b.Entries[i], seed: b.seedOf(i), fingerprint: b.fingerprintOf(i)}
 }
 
 // takeExpiry makes st the step that expires an order.
-func (st *Step) takeExpiry(ref uint32) { *st = Step{Entry: Entry{Command: &expire{ref}}} }
+func (st *Step) takeExpiry(ref uint32) { st.task = task{Entry: Entry{Command: &expire{ref}}} }
 
 // NextDue gives the step that expires the order which is due, the earliest first; ok is false if
 // none is. It must be finished before the next one is asked for.
@@ -241,7 +246,7 @@ func (s *State) Tight(n int) bool {
 func (s *State) prepareOrder(st *Step) {
 	st.next = st.was
 	st.parts = st.room.parts[:0]
-	for _, it := range st.was.items(&st.room.item, &st.room.number) {
+	for _, it := range st.was.items(new([1]item), &st.room.number) {
 		st.parts = append(st.parts, part{product: s.list[it.product], offsets: it.offsets})
 	}
 }

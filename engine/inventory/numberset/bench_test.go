@@ -33,6 +33,7 @@ var benchCounts = []uint32{1_000, 1_000_000, 10_000_000, MaxCount}
 // filled makes a set of random words. A hundred million calls of Add would take half a minute.
 func filled(count uint32, word func(*rand.Rand) uint64) *Set {
 	s := Make(count)
+	s.plant()
 	rng := rand.New(rand.NewPCG(1, uint64(count)))
 	for page := range ceil(count, pageBits) {
 		words := s.writable(page)

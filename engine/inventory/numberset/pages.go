@@ -58,6 +58,19 @@ func (s *Set) writable(i uint32) []uint64 {
 
 func ceil(n, unit uint32) uint32 { return (n + unit - 1) / unit }
 
+// WarmAt loads what is looked at to take or give back an offset into the processor's cache. The sum has to be
+// used somehow, or the compiler would drop the loads.
+func (s *Set) WarmAt(offset uint32) (sum uint32) {
+	if s.untouched() || offset >= s.count {
+		return 0
+	}
+	words, i := s.pages.words(offset/pageBits), int(offset%pageBits/wordBits)
+	if i < len(words) {
+		sum = uint32(words[i])
+	}
+	return sum + s.group(offset/groupBits).free
+}
+
 // Warm loads what stands so many steps from a set of one group into the processor's cache: the table
 // of pages (1), the page (2), its words (3). Where to begin in a larger set is not known before it is
 // asked for something. The sum has to be used somehow, or the compiler would drop the loads.

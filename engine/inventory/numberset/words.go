@@ -70,12 +70,15 @@ func longestRun(words []uint64, size, floor uint32) uint32 {
 			continue
 		}
 		longest = max(longest, run+uint32(bits.TrailingZeros64(word)))
+		run = uint32(bits.LeadingZeros64(word))
+		if longest >= wordBits-2 {
+			continue // no run between two taken bits of a word is longer
+		}
 		// Between the outer taken bits; the run above them goes on in the next word.
 		free := ^word & (1<<(bits.Len64(word)-1) - 1)
 		for starts := runStarts(free, longest+1); starts != 0; starts &= free >> longest {
 			longest++
 		}
-		run = uint32(bits.LeadingZeros64(word))
 	}
 	return max(longest, run+size-uint32(len(words))*wordBits)
 }
