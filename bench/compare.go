@@ -69,6 +69,10 @@ func (s *side) take(ctx context.Context) (t Turn, err error) {
 	if t.Elapsed, err = s.load.run(ctx); err != nil {
 		return t, err
 	}
+	if s.rest != nil {
+		s.rest(ctx)
+	}
+	quiet(ctx)
 	t.CPU = cpuTime() - cpu
 	after := s.load.total()
 	t.Accepted = after.classes[acknowledged] - before.classes[acknowledged]
@@ -78,10 +82,20 @@ func (s *side) take(ctx context.Context) (t Turn, err error) {
 	}
 	t.PerSecond = float64(t.Accepted) / t.Elapsed.Seconds()
 	t.CPUMicro = float64(t.CPU.Nanoseconds()) / 1000 / float64(t.Accepted)
-	if s.rest != nil {
-		s.rest(ctx)
-	}
 	return t, nil
+}
+
+// quiet waits until the process has come to rest, for a few seconds at most. So neither side works in the
+// other's turn, by flushes, compactions and snapshots, and each pays for its own: they count as its CPU.
+func quiet(ctx context.Context) {
+	const interval, idle, most = 50 * time.Millisecond, 2 * time.Millisecond, 100
+	for range most {
+		before := cpuTime()
+		pause(ctx, interval)
+		if cpuTime()-before < idle || ctx.Err() != nil {
+			return
+		}
+	}
 }
 
 // compare lets the two sides take turns, after one each that does not count. Who begins a round

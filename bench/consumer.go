@@ -9,13 +9,14 @@ import (
 
 	"numera/engine/inventory"
 	"numera/gateway/shards"
+	"numera/shard"
 	"numera/shard/wire"
 )
 
 // consumer pulls the outboxes of all shards and acknowledges what it has pulled, as the relay of
 // events does. It has a goroutine per shard, which stop waits for.
 type consumer struct {
-	client  *shards.Client
+	outbox  outbox
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	events  atomic.Int64
@@ -28,12 +29,37 @@ const (
 	consumerIdle  = 20 * time.Millisecond
 )
 
-func startConsumer(ctx context.Context, client *shards.Client) (*consumer, error) {
-	c := &consumer{client: client}
+// outbox is where a consumer pulls from: package shards' client, or the shards themselves.
+type outbox interface {
+	DoOn(context.Context, inventory.ShardID, inventory.Entry) (*inventory.Outcome, error)
+	Events(context.Context, inventory.ShardID, wire.EventsQuery) (*wire.Events, error)
+}
+
+var _ outbox = (*shards.Client)(nil)
+
+// nodeOutbox is that of the shards of a node in this process.
+type nodeOutbox struct{ node *shard.Node }
+
+// DoOn implements outbox.
+func (n nodeOutbox) DoOn(
+	ctx context.Context, id inventory.ShardID, e inventory.Entry,
+) (*inventory.Outcome, error) {
+	return n.node.Shard(id).Do(ctx, e)
+}
+
+// Events implements outbox.
+func (n nodeOutbox) Events(
+	ctx context.Context, id inventory.ShardID, q wire.EventsQuery,
+) (*wire.Events, error) {
+	return n.node.Shard(id).Events(ctx, q)
+}
+
+func startConsumer(ctx context.Context, outbox outbox, shards int) (*consumer, error) {
+	c := &consumer{outbox: outbox}
 	var from []uint64
-	for id := range client.Info().Shards {
+	for id := range shards {
 		attach := inventory.Entry{Command: &inventory.Attach{Consumer: consumerName}}
-		o, err := client.DoOn(ctx, inventory.ShardID(id), attach)
+		o, err := outbox.DoOn(ctx, inventory.ShardID(id), attach)
 		if err != nil {
 			return nil, fmt.Errorf("%w: attach a consumer: %w", ErrIncomplete, err)
 		}
@@ -50,7 +76,7 @@ func startConsumer(ctx context.Context, client *shards.Client) (*consumer, error
 // again: what was not acknowledged is still there.
 func (c *consumer) follow(ctx context.Context, id inventory.ShardID, after uint64) {
 	for ctx.Err() == nil {
-		pulled, err := c.client.Events(ctx, id, wire.EventsQuery{After: after, Limit: consumerBatch})
+		pulled, err := c.outbox.Events(ctx, id, wire.EventsQuery{After: after, Limit: consumerBatch})
 		switch {
 		case err == nil && pulled.Trimmed:
 			err = fmt.Errorf("%w: events after %d of shard %d were trimmed before they were "+
@@ -80,7 +106,7 @@ func (c *consumer) follow(ctx context.Context, id inventory.ShardID, after uint6
 func (c *consumer) acknowledge(ctx context.Context, id inventory.ShardID, sequence uint64) {
 	done := &inventory.Acknowledge{Consumer: consumerName, Sequence: sequence}
 	// A lost one is made good by the next.
-	_, _ = c.client.DoOn(ctx, id, inventory.Entry{Command: done})
+	_, _ = c.outbox.DoOn(ctx, id, inventory.Entry{Command: done})
 }
 
 // stop ends the consumer and says what it found wrong.

@@ -111,11 +111,16 @@ func openVenue(ctx context.Context, c *Config) (v *venue, err error) {
 	if c.NoConsumer {
 		return v, nil
 	}
-	consumer, err := startConsumer(ctx, s.client)
+	var from outbox = s.client
+	v.consumer = "in this process, through NATS"
+	if c.Path == PathShard {
+		from, v.consumer = nodeOutbox{s.node}, "in this process"
+	}
+	consumer, err := startConsumer(ctx, from, s.node.Shards())
 	if err != nil {
 		return v, err
 	}
-	v.consumer, v.consumed = "in this process", consumer.events.Load
+	v.consumed = consumer.events.Load
 	v.onClose(consumer.stop)
 	return v, nil
 }

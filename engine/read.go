@@ -135,9 +135,10 @@ func (e *Engine) Events(after uint64, limit int) (
 	events []inventory.Event, last uint64, trimmed bool,
 ) {
 	e.mu.RLock()
-	defer e.mu.RUnlock()
-	events, trimmed = e.state.Events(after, limit)
-	return events, e.state.Sequence(), trimmed
+	tail, trimmed := e.state.Tail(after, limit)
+	last = e.state.Sequence()
+	e.mu.RUnlock()
+	return tail.Events(), last, trimmed
 }
 
 // Scan reads a part of the orders; see inventory.State.Scan.

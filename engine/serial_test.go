@@ -192,7 +192,8 @@ func TestEqualsSerial(t *testing.T) {
 				b = script.batch(script.rnd.IntN(200))
 			}
 			want := cloneAll(applySerially(state, b, limits.ExpirePerBatch))
-			told, _ := state.Events(events, 1<<20)
+			tail, _ := state.Tail(events, 1<<20)
+			told := tail.Events()
 			encoded := b.Append(nil)
 			for _, e := range engines {
 				require.NoError(t, decoded.Decode(encoded)) // whose hashes and memory it uses

@@ -103,7 +103,7 @@ func (v *server) enlist(r *wire.Request, received time.Time, reply *reply) {
 		q.work = func() (*wire.Response, error) { return v.orders(ask), nil }
 		v.listing.ask(q)
 	case wire.EventsQuery:
-		q.work = func() (*wire.Response, error) { return v.events(ask), nil }
+		q.work = func() (*wire.Response, error) { return &wire.Response{Events: v.shard.events(ask)}, nil }
 		v.askLinearized(v.outbox, q)
 	case wire.ScanQuery:
 		q.work = func() (*wire.Response, error) { return v.scan(ask) }
@@ -156,8 +156,7 @@ const (
 	// below wire.MaxBody, which an order of a thousand numbers must not make us exceed.
 	answerBytes = 4 << 20
 
-	// stretch is how many events or orders are read at once. The apply goroutine waits meanwhile:
-	// some 200 µs.
+	// stretch is how many orders are read at once. The apply goroutine waits meanwhile: some 200 µs.
 	stretch = 256
 )
 
@@ -170,28 +169,34 @@ func sizeOf(o *inventory.OrderView) int {
 	return size
 }
 
+// Events reads the outbox linearizably, in the caller's goroutine.
+func (s *Shard) Events(ctx context.Context, q wire.EventsQuery) (*wire.Events, error) {
+	proven := make(chan error, 1)
+	s.linearize(func(err error) { proven <- err })
+	select {
+	case err := <-proven:
+		if err != nil {
+			return nil, err
+		}
+		return s.events(q), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
 // events reads from the outbox.
-func (v *server) events(q wire.EventsQuery) *wire.Response {
+func (s *Shard) events(q wire.EventsQuery) *wire.Events {
 	limit := int(min(max(q.Limit, 1), outboxMost))
 	answer := &wire.Events{}
-	after, size := q.After, 0
-	for len(answer.Events) < limit && size < answerBytes {
-		events, last, trimmed := v.shard.engine.Events(after, min(stretch, limit-len(answer.Events)))
-		answer.Last = last
-		answer.Trimmed = trimmed && len(answer.Events) == 0 // else what was read is still whole
-		if len(events) == 0 {
+	answer.Events, answer.Last, answer.Trimmed = s.engine.Events(q.After, limit)
+	size := 0
+	for i := range answer.Events {
+		if size += answer.Events[i].Size(); size > answerBytes {
+			answer.Events = answer.Events[:i+1]
 			break
 		}
-		if len(events) == stretch { // then there are probably more
-			answer.Events = slices.Grow(answer.Events, limit-len(answer.Events))
-		}
-		answer.Events = append(answer.Events, events...)
-		after = events[len(events)-1].Sequence
-		for _, event := range events {
-			size += event.Size()
-		}
 	}
-	return &wire.Response{Events: answer}
+	return answer
 }
 
 // scan reads a part of the orders.

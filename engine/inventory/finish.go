@@ -185,19 +185,20 @@ func (s *State) tell(st *Step, v *OrderView) {
 		return
 	}
 	s.scratch = AppendOrder(s.scratch[:0], v)
-	e := outboxEntry{
-		atUnixMilli: s.clock, correlation: st.Entry.Correlation, image: s.outbox.image(s.scratch),
-	}
+	e := s.outbox.entry(s.clock, st.Entry.Correlation, s.scratch)
 	for _, e.kind = range st.events {
 		s.outbox.append(e)
 	}
 }
 
 func (s *State) tellProduct(st *Step, kind EventKind, v *ProductView) {
-	e := outboxEntry{kind: kind, atUnixMilli: s.clock, correlation: st.Entry.Correlation}
-	if s.outbox.wanted() {
-		e.image = AppendProductView(nil, v)
+	if !s.outbox.wanted() {
+		s.outbox.skip(1)
+		return
 	}
+	s.scratch = AppendProductView(s.scratch[:0], v)
+	e := s.outbox.entry(s.clock, st.Entry.Correlation, s.scratch)
+	e.kind = kind
 	s.outbox.append(e)
 }
 

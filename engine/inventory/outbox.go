@@ -10,7 +10,7 @@ type outbox struct {
 	kept      uint64 // sequence of the oldest event that is kept
 	next      uint64 // sequence of the next event, from 1
 	consumers []consumer
-	images    []byte // what is filled of a piece of memory that many images share
+	texts     []byte // what is filled of a piece of memory that the texts of many entries share
 }
 
 const outboxChunkLen = 1024
@@ -18,12 +18,15 @@ const outboxChunkLen = 1024
 // outboxChunk is written once, event by event.
 type outboxChunk [outboxChunkLen]outboxEntry
 
+// outboxEntry is 32 bytes: the two of a new order fill a cache line.
 type outboxEntry struct {
+	text        []byte // the correlation, and the order or product after the change; shared by its events
+	at          uint48 // Unix milliseconds of log time
 	kind        EventKind
-	atUnixMilli int64
-	correlation string
-	image       []byte // the order or product after the change; shared by events of one change
+	correlation uint8 // how many bytes of text it is
 }
+
+func (e *outboxEntry) image() []byte { return e.text[e.correlation:] }
 
 // consumer has made everything up to acknowledged durable.
 type consumer struct {
@@ -57,18 +60,23 @@ func (b *outbox) append(e outboxEntry) {
 	b.next++
 }
 
-// image copies the image of an order for its events. Images stand side by side, since they come and go
-// in the order of their events: each apart would cost an allocation.
-func (b *outbox) image(encoded []byte) []byte {
-	if len(encoded) > cap(b.images)-len(b.images) {
-		b.images = make([]byte, 0, max(imagesLen, len(encoded)))
+// entry makes the entry of a change, without its kind, from an image that is the caller's again afterwards. The
+// texts of entries stand side by side, since they come and go in the order of their events: each apart
+// would cost an allocation.
+func (b *outbox) entry(atUnixMilli int64, correlation string, image []byte) outboxEntry {
+	assert(len(correlation) <= maxCorrelation, "a correlation id is short")
+	if n := len(correlation) + len(image); n > cap(b.texts)-len(b.texts) {
+		b.texts = make([]byte, 0, max(textsLen, n))
 	}
-	start := len(b.images)
-	b.images = append(b.images, encoded...)
-	return slices.Clip(b.images[start:])
+	start := len(b.texts)
+	b.texts = append(append(b.texts, correlation...), image...)
+	return outboxEntry{
+		text: slices.Clip(b.texts[start:]), at: makeUint48(atUnixMilli),
+		correlation: uint8(len(correlation)),
+	}
 }
 
-const imagesLen = 16 << 10
+const textsLen = 16 << 10
 
 // skip numbers n events that nobody wants.
 func (b *outbox) skip(n int) {
@@ -139,6 +147,15 @@ func (b *outbox) trim() {
 func (b *outbox) at(sequence uint64) *outboxEntry {
 	i := sequence - b.first
 	return &b.chunks[i/outboxChunkLen][i%outboxChunkLen]
+}
+
+// part is a view of the kept events from first to last for any one goroutine.
+func (b *outbox) part(first, last uint64) outbox {
+	from, to := (first-b.first)/outboxChunkLen, (last-b.first)/outboxChunkLen
+	return outbox{
+		chunks: slices.Clone(b.chunks[from : to+1]), first: b.first + from*outboxChunkLen,
+		kept: first, next: last + 1,
+	}
 }
 
 // freeze returns a view for any one goroutine: events are never changed, only appended.

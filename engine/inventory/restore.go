@@ -245,11 +245,9 @@ func (rs *restorer) endedBlock(r *reader) {
 }
 
 func (rs *restorer) event(r *reader) {
-	e := outboxEntry{
-		kind: EventKind(r.byte()), atUnixMilli: int64(r.atMost(maxUnixMilli)),
-		correlation: r.string(maxCorrelation),
-	}
-	e.image = append([]byte(nil), r.take(r.count(1))...)
+	kind, at := EventKind(r.byte()), int64(r.atMost(maxUnixMilli))
+	e := rs.s.outbox.entry(at, r.string(maxCorrelation), r.take(r.count(1)))
+	e.kind = kind
 	rs.s.outbox.append(e)
 }
 

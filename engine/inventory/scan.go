@@ -2,22 +2,31 @@ package inventory
 
 import "encoding/binary"
 
-// Events reads kept events, sealed, after a sequence, limit at the most; trimmed says that the next
-// one is no longer kept. It must not run beside the apply goroutine.
-func (s *State) Events(after uint64, limit int) (events []Event, trimmed bool) {
+// Tail gives the kept events after a sequence, limit at the most; trimmed says that the next one is no
+// longer kept. It must not run beside the apply goroutine, but what it gives may be read beside it.
+func (s *State) Tail(after uint64, limit int) (t Tail, trimmed bool) {
 	b := &s.outbox
-	if after+1 < b.kept {
-		return nil, true
+	switch {
+	case after+1 < b.kept:
+		return Tail{}, true
+	case after >= b.last():
+		return Tail{}, false
 	}
-	if after >= b.last() {
-		return nil, false
-	}
-	events = make([]Event, min(uint64(limit), b.last()-after))
+	return Tail{b.part(after+1, after+min(uint64(limit), b.last()-after))}, false
+}
+
+// Tail is some events in a row.
+type Tail struct{ outbox outbox }
+
+// Events are the events of the tail, sealed.
+func (t Tail) Events() []Event {
+	b := &t.outbox
+	events := make([]Event, b.backlog())
 	for i := range events {
-		sequence := after + 1 + uint64(i)
+		sequence := b.kept + uint64(i)
 		events[i] = b.at(sequence).event(sequence)
 	}
-	return events, false
+	return events
 }
 
 // Sequence is that of the last event, 0 before the first.
@@ -25,8 +34,8 @@ func (s *State) Sequence() uint64 { return s.outbox.last() }
 
 func (e *outboxEntry) event(sequence uint64) Event {
 	return Event{
-		Sequence: sequence, Kind: e.kind, AtUnixMilli: e.atUnixMilli, Correlation: e.correlation,
-		image: e.image,
+		Sequence: sequence, Kind: e.kind, AtUnixMilli: e.at.value(),
+		Correlation: string(e.text[:e.correlation]), image: e.image(),
 	}
 }
 

@@ -117,9 +117,9 @@ func (f *Frozen) WriteTo(w io.Writer) (int64, error) {
 		e := f.outbox.at(sequence)
 		fw.entry(frameOutbox)
 		fw.buf = append(fw.buf, byte(e.kind))
-		fw.buf = binary.AppendUvarint(fw.buf, uint64(e.atUnixMilli))
-		fw.buf = appendString(fw.buf, e.correlation)
-		fw.buf = appendString(fw.buf, string(e.image))
+		fw.buf = binary.AppendUvarint(fw.buf, uint64(e.at.value()))
+		fw.buf = appendString(fw.buf, string(e.text[:e.correlation]))
+		fw.buf = appendString(fw.buf, string(e.image()))
 	}
 	fw.open(frameTrailer)
 	fw.buf = binary.BigEndian.AppendUint64(fw.buf, f.digest)
