@@ -3,6 +3,8 @@ package bench
 import (
 	"context"
 	"fmt"
+	"iter"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,41 +27,70 @@ type consumer struct {
 
 const (
 	consumerName  = "bench"
-	consumerBatch = 2000
+	consumerBatch = 10_000
 	consumerIdle  = 20 * time.Millisecond
 )
 
-// outbox is where a consumer pulls from: package shards' client, or the shards themselves.
+// outbox is where a consumer pulls from.
 type outbox interface {
-	DoOn(context.Context, inventory.ShardID, inventory.Entry) (*inventory.Outcome, error)
-	Events(context.Context, inventory.ShardID, wire.EventsQuery) (*wire.Events, error)
+	do(context.Context, inventory.ShardID, inventory.Command) (*inventory.Outcome, error)
+
+	// pull reads the events after a sequence and gives theirs; trimmed says that the next is no longer kept.
+	pull(ctx context.Context, id inventory.ShardID, after uint64) (
+		sequences iter.Seq[uint64], trimmed bool, err error)
 }
 
-var _ outbox = (*shards.Client)(nil)
+// busOutbox pulls through NATS.
+type busOutbox struct{ client *shards.Client }
 
-// nodeOutbox is that of the shards of a node in this process.
+func (b busOutbox) do(
+	ctx context.Context, id inventory.ShardID, c inventory.Command,
+) (*inventory.Outcome, error) {
+	return b.client.DoOn(ctx, id, inventory.Entry{Command: c})
+}
+
+func (b busOutbox) pull(ctx context.Context, id inventory.ShardID, after uint64) (
+	iter.Seq[uint64], bool, error,
+) {
+	pulled, err := b.client.Events(ctx, id, wire.EventsQuery{After: after, Limit: consumerBatch})
+	if err != nil {
+		return nil, false, err
+	}
+	return sequencesOf(slices.Values(pulled.Events)), pulled.Trimmed, nil
+}
+
+// nodeOutbox pulls from the shards of a node in this process.
 type nodeOutbox struct{ node *shard.Node }
 
-// DoOn implements outbox.
-func (n nodeOutbox) DoOn(
-	ctx context.Context, id inventory.ShardID, e inventory.Entry,
+func (n nodeOutbox) do(
+	ctx context.Context, id inventory.ShardID, c inventory.Command,
 ) (*inventory.Outcome, error) {
-	return n.node.Shard(id).Do(ctx, e)
+	return n.node.Shard(id).Do(ctx, inventory.Entry{Command: c})
 }
 
-// Events implements outbox.
-func (n nodeOutbox) Events(
-	ctx context.Context, id inventory.ShardID, q wire.EventsQuery,
-) (*wire.Events, error) {
-	return n.node.Shard(id).Events(ctx, q)
+func (n nodeOutbox) pull(ctx context.Context, id inventory.ShardID, after uint64) (
+	iter.Seq[uint64], bool, error,
+) {
+	tail, trimmed, err := n.node.Shard(id).Tail(ctx, after, consumerBatch)
+	return sequencesOf(tail.All()), trimmed, err
+}
+
+func sequencesOf(events iter.Seq[inventory.Event]) iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		for event := range events {
+			if !yield(event.Sequence) {
+				return
+			}
+		}
+	}
 }
 
 func startConsumer(ctx context.Context, outbox outbox, shards int) (*consumer, error) {
 	c := &consumer{outbox: outbox}
 	var from []uint64
 	for id := range shards {
-		attach := inventory.Entry{Command: &inventory.Attach{Consumer: consumerName}}
-		o, err := outbox.DoOn(ctx, inventory.ShardID(id), attach)
+		attach := &inventory.Attach{Consumer: consumerName}
+		o, err := outbox.do(ctx, inventory.ShardID(id), attach)
 		if err != nil {
 			return nil, fmt.Errorf("%w: attach a consumer: %w", ErrIncomplete, err)
 		}
@@ -76,37 +107,40 @@ func startConsumer(ctx context.Context, outbox outbox, shards int) (*consumer, e
 // again: what was not acknowledged is still there.
 func (c *consumer) follow(ctx context.Context, id inventory.ShardID, after uint64) {
 	for ctx.Err() == nil {
-		pulled, err := c.outbox.Events(ctx, id, wire.EventsQuery{After: after, Limit: consumerBatch})
-		switch {
-		case err == nil && pulled.Trimmed:
-			err = fmt.Errorf("%w: events after %d of shard %d were trimmed before they were "+
-				"acknowledged", ErrViolated, after, id)
-			c.failed.Store(&err)
+		sequences, trimmed, err := c.outbox.pull(ctx, id, after)
+		if trimmed {
+			c.fail("events after %d of shard %d were trimmed before they were acknowledged", after, id)
 			return
-		case err == nil:
-			for i := range pulled.Events {
-				if after++; pulled.Events[i].Sequence != after {
-					err = fmt.Errorf("%w: shard %d has event %d where %d was due", ErrViolated, id,
-						pulled.Events[i].Sequence, after)
-					c.failed.Store(&err)
+		}
+		pulled := 0
+		if err == nil {
+			for sequence := range sequences {
+				if pulled++; sequence != after+1 {
+					c.fail("shard %d has event %d where %d was due", id, sequence, after+1)
 					return
 				}
-			}
-			c.events.Add(int64(len(pulled.Events)))
-			if len(pulled.Events) > 0 {
-				c.acknowledge(ctx, id, after)
+				after = sequence
 			}
 		}
-		if err != nil || len(pulled.Events) < consumerBatch/10 {
+		c.events.Add(int64(pulled))
+		if pulled > 0 {
+			c.acknowledge(ctx, id, after)
+		}
+		if pulled < consumerBatch/10 {
 			pause(ctx, consumerIdle)
 		}
 	}
 }
 
+func (c *consumer) fail(format string, args ...any) {
+	err := fmt.Errorf("%w: "+format, append([]any{ErrViolated}, args...)...)
+	c.failed.Store(&err)
+}
+
 func (c *consumer) acknowledge(ctx context.Context, id inventory.ShardID, sequence uint64) {
 	done := &inventory.Acknowledge{Consumer: consumerName, Sequence: sequence}
 	// A lost one is made good by the next.
-	_, _ = c.outbox.DoOn(ctx, id, inventory.Entry{Command: done})
+	_, _ = c.outbox.do(ctx, id, done)
 }
 
 // stop ends the consumer and says what it found wrong.

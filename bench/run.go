@@ -111,7 +111,7 @@ func openVenue(ctx context.Context, c *Config) (v *venue, err error) {
 	if c.NoConsumer {
 		return v, nil
 	}
-	var from outbox = s.client
+	var from outbox = busOutbox{s.client}
 	v.consumer = "in this process, through NATS"
 	if c.Path == PathShard {
 		from, v.consumer = nodeOutbox{s.node}, "in this process"

@@ -129,16 +129,13 @@ func (e *Engine) Order(c inventory.OnOrder) *inventory.Outcome {
 	return e.state.Order(c)
 }
 
-// Events reads the outbox after a sequence, and gives that of the newest event. trimmed says that
+// Tail reads the outbox after a sequence, and gives that of the newest event. trimmed says that
 // what comes next is no longer kept.
-func (e *Engine) Events(after uint64, limit int) (
-	events []inventory.Event, last uint64, trimmed bool,
-) {
+func (e *Engine) Tail(after uint64, limit int) (t inventory.Tail, last uint64, trimmed bool) {
 	e.mu.RLock()
-	tail, trimmed := e.state.Tail(after, limit)
-	last = e.state.Sequence()
-	e.mu.RUnlock()
-	return tail.Events(), last, trimmed
+	defer e.mu.RUnlock()
+	t, trimmed = e.state.Tail(after, limit)
+	return t, e.state.Sequence(), trimmed
 }
 
 // Scan reads a part of the orders; see inventory.State.Scan.

@@ -33,8 +33,8 @@ func TestReaders(t *testing.T) {
 		},
 		func() {
 			after := uint64(0)
-			for events, last, _ := e.Events(after, 100); len(events) > 0 && after < last; events, _, _ = e.Events(after, 100) {
-				for _, event := range events {
+			for tail, last, _ := e.Tail(after, 100); tail.Len() > 0 && after < last; tail, _, _ = e.Tail(after, 100) {
+				for event := range tail.All() {
 					event = event.Open()
 					after = event.Sequence
 				}

@@ -103,7 +103,7 @@ func (v *server) enlist(r *wire.Request, received time.Time, reply *reply) {
 		q.work = func() (*wire.Response, error) { return v.orders(ask), nil }
 		v.listing.ask(q)
 	case wire.EventsQuery:
-		q.work = func() (*wire.Response, error) { return &wire.Response{Events: v.shard.events(ask)}, nil }
+		q.work = func() (*wire.Response, error) { return &wire.Response{Events: v.events(ask)}, nil }
 		v.askLinearized(v.outbox, q)
 	case wire.ScanQuery:
 		q.work = func() (*wire.Response, error) { return v.scan(ask) }
@@ -169,30 +169,33 @@ func sizeOf(o *inventory.OrderView) int {
 	return size
 }
 
-// Events reads the outbox linearizably, in the caller's goroutine.
-func (s *Shard) Events(ctx context.Context, q wire.EventsQuery) (*wire.Events, error) {
+// Tail reads the outbox after a sequence linearizably, limit events at the most; trimmed says that what comes
+// next is no longer kept. It waits for the proof of leadership, or for ctx.
+func (s *Shard) Tail(ctx context.Context, after uint64, limit int) (
+	t inventory.Tail, trimmed bool, err error,
+) {
 	proven := make(chan error, 1)
 	s.linearize(func(err error) { proven <- err })
 	select {
-	case err := <-proven:
-		if err != nil {
-			return nil, err
-		}
-		return s.events(q), nil
+	case err = <-proven:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		err = ctx.Err()
 	}
+	if err != nil {
+		return t, false, err
+	}
+	t, _, trimmed = s.engine.Tail(after, limit)
+	return t, trimmed, nil
 }
 
 // events reads from the outbox.
-func (s *Shard) events(q wire.EventsQuery) *wire.Events {
-	limit := int(min(max(q.Limit, 1), outboxMost))
-	answer := &wire.Events{}
-	answer.Events, answer.Last, answer.Trimmed = s.engine.Events(q.After, limit)
+func (v *server) events(q wire.EventsQuery) *wire.Events {
+	tail, last, trimmed := v.shard.engine.Tail(q.After, int(min(max(q.Limit, 1), outboxMost)))
+	answer := &wire.Events{Last: last, Trimmed: trimmed, Events: make([]inventory.Event, 0, tail.Len())}
 	size := 0
-	for i := range answer.Events {
-		if size += answer.Events[i].Size(); size > answerBytes {
-			answer.Events = answer.Events[:i+1]
+	for event := range tail.All() {
+		answer.Events = append(answer.Events, event)
+		if size += event.Size(); size > answerBytes {
 			break
 		}
 	}

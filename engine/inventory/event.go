@@ -6,7 +6,7 @@ import (
 )
 
 // Event is one change, numbered without a gap within its shard. It carries the order or the
-// product as it was right after the change. As Tail.Events gives it, it is sealed: what it carries
+// product as it was right after the change. As Tail.All gives it, it is sealed: what it carries
 // is still encoded, since a shard only passes it on. Open decodes it.
 type Event struct {
 	Sequence    uint64

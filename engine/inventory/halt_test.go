@@ -48,7 +48,7 @@ func TestHalt(t *testing.T) {
 	require.Equal(t, counters, view.Counters, "as they were before")
 	require.Equal(t, version+1, view.Version)
 	require.Equal(t, 1, s.e.Stats().Halted)
-	events, _, _ := s.e.Events(0, 1000)
+	events, _, _ := tailOf(s.e, 0, 1000)
 	told := 0
 	for _, e := range events {
 		e = e.Open()

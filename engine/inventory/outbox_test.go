@@ -65,7 +65,7 @@ func (l *ledger) order(o *OrderView) {
 // pull reads what is new and acknowledges it.
 func (l *ledger) pull(r *randomRun) {
 	for {
-		events, last, trimmed := r.e.Events(l.after, 7)
+		events, last, trimmed := tailOf(r.e, l.after, 7)
 		require.False(r.t, trimmed, "what is not acknowledged is kept")
 		for _, e := range events {
 			e = e.Open()
@@ -131,7 +131,7 @@ func TestLedger(t *testing.T) {
 		early.pull(r)
 		early.equal(r)
 		require.Greater(t, early.after, late.after)
-		_, _, trimmed := r.e.Events(late.after, 10)
+		_, _, trimmed := tailOf(r.e, late.after, 10)
 		require.True(t, trimmed || r.model.backlog() > 0, "it has to scan again")
 		again := attach(r, "late")
 		for range 20 {
@@ -302,7 +302,7 @@ func TestEventsOfOneChange(t *testing.T) {
 	s.put("x", 10)
 	s.reserve("b-1", chosen("x", 1))
 	s.reserve("b-1", chosen("x", 2))
-	sealed, _, _ := s.e.Events(1, 100)
+	sealed, _, _ := tailOf(s.e, 1, 100)
 	require.Len(t, sealed, 4)
 	var shared, whole []byte
 	var before *Event

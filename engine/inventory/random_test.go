@@ -188,7 +188,7 @@ func (r *randomRun) compareState() {
 func (r *randomRun) compareEvents() {
 	t := r.t
 	first := len(r.model.events) - r.model.backlog()
-	events, last, trimmed := r.e.Events(uint64(first), 1<<20)
+	events, last, trimmed := tailOf(r.e, uint64(first), 1<<20)
 	require.False(t, trimmed)
 	require.Equal(t, len(r.model.events), int(last))
 	require.Len(t, events, r.model.backlog())
@@ -203,7 +203,7 @@ func (r *randomRun) compareEvents() {
 		}
 	}
 	if first > 0 {
-		_, _, trimmed := r.e.Events(uint64(first-1), 1)
+		_, _, trimmed := tailOf(r.e, uint64(first-1), 1)
 		require.True(t, trimmed, "what everybody has acknowledged is gone")
 	}
 }

@@ -1,6 +1,9 @@
 package inventory
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"iter"
+)
 
 // Tail gives the kept events after a sequence, limit at the most; trimmed says that the next one is no
 // longer kept. It must not run beside the apply goroutine, but what it gives may be read beside it.
@@ -18,15 +21,18 @@ func (s *State) Tail(after uint64, limit int) (t Tail, trimmed bool) {
 // Tail is some events in a row.
 type Tail struct{ outbox outbox }
 
-// Events are the events of the tail, sealed.
-func (t Tail) Events() []Event {
-	b := &t.outbox
-	events := make([]Event, b.backlog())
-	for i := range events {
-		sequence := b.kept + uint64(i)
-		events[i] = b.at(sequence).event(sequence)
+// Len is how many there are.
+func (t Tail) Len() int { return t.outbox.backlog() }
+
+// All gives them one after the other, sealed.
+func (t Tail) All() iter.Seq[Event] {
+	return func(yield func(Event) bool) {
+		for sequence := t.outbox.kept; sequence < t.outbox.next; sequence++ {
+			if !yield(t.outbox.at(sequence).event(sequence)) {
+				return
+			}
+		}
 	}
-	return events
 }
 
 // Sequence is that of the last event, 0 before the first.

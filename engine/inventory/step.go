@@ -251,8 +251,11 @@ func (s *State) prepareOrder(st *Step) {
 	}
 }
 
-// Decided says that Prepare has answered already: there is no Work.
-func (st *Step) Decided() bool { return st.refusal != nil || st.replay }
+// Decided says that there is no Work: Prepare has answered already, or it is an acknowledgement, which only
+// makes room. Consumers send them all the time: the others should not wait for them.
+func (st *Step) Decided() bool {
+	return st.refusal != nil || st.replay || st.Entry.Command.Kind() == KindAcknowledge
+}
 
 // Alone says that a step that is not decided must be worked and finished while no other is under
 // way: it needs several products or the whole state, or it changes settings and answers with the

@@ -292,7 +292,7 @@ func showProduct(p *ProductView) string {
 
 func (s *story) events() string {
 	text := ""
-	events, _, trimmed := s.e.Events(s.after, 1000)
+	events, _, trimmed := tailOf(s.e, s.after, 1000)
 	require.False(s.t, trimmed)
 	for _, e := range events {
 		e = e.Open()
