@@ -27,7 +27,8 @@ type consumer struct {
 
 const (
 	consumerName  = "bench"
-	consumerBatch = 10_000
+	consumerBatch = 1000   // events of one pull, as the relay's
+	consumerTrail = 10_000 // events that may be consumed and not acknowledged while more come
 	consumerIdle  = 20 * time.Millisecond
 )
 
@@ -106,6 +107,7 @@ func startConsumer(ctx context.Context, outbox outbox, shards int) (*consumer, e
 // follow pulls from one shard until ctx ends. A pull or an acknowledgement that fails is tried
 // again: what was not acknowledged is still there.
 func (c *consumer) follow(ctx context.Context, id inventory.ShardID, after uint64) {
+	trail := 0
 	for ctx.Err() == nil {
 		sequences, trimmed, err := c.outbox.pull(ctx, id, after)
 		if trimmed {
@@ -123,10 +125,13 @@ func (c *consumer) follow(ctx context.Context, id inventory.ShardID, after uint6
 			}
 		}
 		c.events.Add(int64(pulled))
-		if pulled > 0 {
+		trail += pulled
+		idle := pulled < consumerBatch/10
+		if trail >= consumerTrail || trail > 0 && idle {
 			c.acknowledge(ctx, id, after)
+			trail = 0
 		}
-		if pulled < consumerBatch/10 {
+		if idle {
 			pause(ctx, consumerIdle)
 		}
 	}
