@@ -195,9 +195,8 @@ func mixString(h uint64, s string) uint64 {
 	return h
 }
 
-// tail is the little-endian number of 1 to 7 bytes. Put together in memory instead, it would not be
-// known before all earlier loads are: a processor hands a load what several stores have written only
-// when they are through. So nothing could be warmed meanwhile.
+// tail is the little-endian number of 1 to 7 bytes. Put together in memory instead, it would have to wait for
+// the stores: a processor hands a load what several of them have written only when they are through.
 func tail(s string) uint64 {
 	switch n := len(s); {
 	case n >= 4:
