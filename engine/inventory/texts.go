@@ -23,11 +23,11 @@ type textRef uint32
 
 const (
 	noText       textRef = 0
-	textRefShift         = 30
+	textRefShift textRef = 30
 )
 
 func (r textRef) split() (first, n uint32) {
-	return uint32(r)&(1<<textRefShift-1) - 1, uint32(r)>>textRefShift + 1
+	return uint32(r&(1<<textRefShift-1)) - 1, uint32(r>>textRefShift) + 1
 }
 
 // put keeps a text.
@@ -41,7 +41,7 @@ func (t *texts) put(text string) textRef {
 	for i := range units {
 		clear(units[i][copy(units[i][:], text[i*textUnitLen:]):])
 	}
-	return textRef((n-1)<<textRefShift | (first + 1))
+	return textRef(n-1)<<textRefShift | textRef(first+1)
 }
 
 // take reserves n units in one chunk. What is left of a chunk is for shorter texts.
