@@ -1,6 +1,7 @@
 package inventory_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -333,4 +334,34 @@ func TestEventsOfOneChange(t *testing.T) {
 	orphan := AppendEvent(nil, &read[1], &read[0])
 	_, _, err := DecodeEvent(orphan, nil)
 	require.ErrorIs(t, err, ErrMalformed, "it tells of a change before, and there is none")
+}
+
+// TestTailOutlives reads a tail after its events have been acknowledged, and others have come.
+func TestTailOutlives(t *testing.T) {
+	s := openShard(t, DefaultLimits())
+	s.put("x", 10_000)
+	s.ok(&Attach{Consumer: "ledger"})
+	orders := func() {
+		var commands []Command
+		for range 2000 {
+			commands = append(commands, s.order("b-1", anyOf("x", 1, PickRandom)))
+		}
+		s.apply(commands...)
+	}
+	orders()
+	first := stateOf(s.e).Sequence() - 4000
+	tail, last, trimmed := s.e.Tail(first, 3000)
+	require.False(t, trimmed)
+	require.Equal(t, first+4000, last)
+	require.Equal(t, 3000, tail.Len())
+	want := slices.Collect(tail.All())
+	orders()
+	s.ok(&Acknowledge{Consumer: "ledger", Sequence: last})
+	_, _, trimmed = s.e.Tail(first, 1)
+	require.True(t, trimmed)
+	require.Equal(t, want, slices.Collect(tail.All()))
+	for event := range tail.All() {
+		require.Equal(t, first+1, event.Sequence)
+		break // and no further
+	}
 }
