@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -93,8 +94,8 @@ func (s *script) command() inventory.Command {
 	}
 	c := s.keys[max(rnd.IntN(len(s.keys)), rnd.IntN(len(s.keys)))]
 	on := inventory.OnOrder{Order: inventory.MakeOrderID(0, s.now, c.KeyHash)}
-	payment := inventory.PaymentID(fmt.Sprint("p-", rnd.IntN(2)))
-	switch rnd.IntN(12) {
+	payment := inventory.PaymentID(text("p", rnd.IntN(2)))
+	switch rnd.IntN(13) {
 	case 0:
 		return &c
 	case 1:
@@ -113,14 +114,19 @@ func (s *script) command() inventory.Command {
 		return s.admin()
 	case 10:
 		return &inventory.Acknowledge{Consumer: fmt.Sprint("c-", rnd.IntN(3)), Sequence: rnd.Uint64N(1 << 13)}
+	case 11:
+		return &inventory.Ship{OnOrder: on}
 	}
 	return s.reserve()
 }
 
+// text is one of some ids of different lengths.
+func text(letter string, n int) string { return strings.Repeat(letter, 1+7*n%64) }
+
 func (s *script) reserve() inventory.Command {
 	rnd := s.rnd
 	c := inventory.Reserve{
-		KeyHash: hashOf(rnd.IntN(1 << 30)), Buyer: inventory.BuyerID(fmt.Sprint("b-", rnd.IntN(9))),
+		KeyHash: hashOf(rnd.IntN(1 << 30)), Buyer: inventory.BuyerID(text("b", rnd.IntN(9))),
 		Partial: rnd.IntN(3) == 0,
 	}
 	products := []inventory.ProductID{scriptProducts[rnd.IntN(len(scriptProducts))]}
@@ -158,6 +164,9 @@ func (s *script) admin() inventory.Command {
 	}
 	c.Settings.Price.Amount += s.rnd.Int64N(5)
 	c.Settings.HoldSeconds = 30 + s.rnd.Int64N(1000)
+	if s.rnd.IntN(3) == 0 {
+		c.Settings.MaxPerBuyer = c.Settings.MaxPerOrder + s.rnd.Uint32N(20)
+	}
 	return c
 }
 
@@ -199,7 +208,7 @@ func TestEqualsSerial(t *testing.T) {
 			told := slices.Collect(tail.All())
 			encoded := b.Append(nil)
 			for _, e := range engines {
-				require.NoError(t, decoded.Decode(encoded)) // whose hashes and memory it uses
+				require.NoError(t, decoded.Decode(encoded)) // whose fingerprints and memory it uses
 				var early []*inventory.Outcome
 				outcomes := e.ApplyTelling(&decoded, func(some []*inventory.Outcome) {
 					early = append(early, cloneAll(some)...)

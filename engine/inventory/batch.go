@@ -7,8 +7,8 @@ import (
 )
 
 // Version is of the format of batches and snapshots, and of what commands decide: all replicas must pick the
-// same numbers, now and when they read the log again. A batch of another one must not be applied: its
-// replica stops until it is upgraded.
+// same numbers, now and when they read the log again. Nothing of another one may be read: a replica that
+// meets it stops.
 const Version = 3
 
 // Batch is one entry of the log: commands that commit together, with the proposer's time and a

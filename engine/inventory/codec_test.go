@@ -168,9 +168,8 @@ func TestBatchDamage(t *testing.T) {
 	require.ErrorContains(t, b.Decode(unknown), "kind 99")
 }
 
-// TestGolden keeps the stored format of version 3: what is in the golden files was written by
-// releases that are in use, and must be read and written the same for ever. A change of format needs
-// another version and files of its own.
+// TestGolden keeps the stored format of version 3. From the first release on, what is in the golden files
+// must be read and written the same for ever: a change of format needs another version and files of its own.
 func TestGolden(t *testing.T) {
 	golden(t, "batch.hex", someBatch().Append(nil))
 	var orders, outcomes, events []byte

@@ -1,6 +1,6 @@
 package inventory
 
-// orders keeps the live and sold ones.
+// orders keeps the live and sold ones. It is the apply goroutine's.
 type orders struct {
 	slab[record]
 	baskets          slab[[]item]

@@ -43,12 +43,21 @@ func (b *outbox) backlog() int { return int(b.next - b.kept) }
 // wanted says that an event appended now would be kept.
 func (b *outbox) wanted() bool { return len(b.consumers) > 0 }
 
-// append numbers an event and keeps it if it is wanted.
-func (b *outbox) append(e outboxEntry) {
+// tell numbers events of one change, and keeps them if they are wanted. image is the caller's again
+// afterwards, and not looked at if they are not.
+func (b *outbox) tell(atUnixMilli int64, correlation string, image []byte, kinds ...EventKind) {
 	if !b.wanted() {
-		b.skip(1)
+		b.skip(len(kinds))
 		return
 	}
+	e := b.entry(atUnixMilli, correlation, image)
+	for _, e.kind = range kinds {
+		b.append(e)
+	}
+}
+
+// append numbers an event and keeps it.
+func (b *outbox) append(e outboxEntry) {
 	if len(b.chunks) == 0 {
 		b.first = b.next
 	}
@@ -60,9 +69,8 @@ func (b *outbox) append(e outboxEntry) {
 	b.next++
 }
 
-// entry makes the entry of a change, without its kind, from an image that is the caller's again afterwards. The
-// texts of entries stand side by side, since they come and go in the order of their events: each apart
-// would cost an allocation.
+// entry makes the entry of a change, without its kind. The texts of entries stand side by side, since they
+// come and go in the order of their events: each apart would cost an allocation.
 func (b *outbox) entry(atUnixMilli int64, correlation string, image []byte) outboxEntry {
 	assert(len(correlation) <= maxCorrelation, "a correlation id is short")
 	if n := len(correlation) + len(image); n > cap(b.texts)-len(b.texts) {

@@ -206,7 +206,8 @@ func (p *Product) holder(buyer BuyerID) holder {
 	if p.settings.MaxPerBuyer == 0 {
 		return noHolder
 	}
-	return makeHolder([]byte(buyer))
+	var room [maxTextLen]byte // a conversion would allocate
+	return makeHolder(append(room[:0], buyer...))
 }
 
 // hold keeps how many numbers of the product a buyer has, reserved or sold. It is not kept where

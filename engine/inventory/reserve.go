@@ -303,21 +303,27 @@ func (p *Product) pick(pick Pick, offsets []uint32, seed *uint64) (ok bool) {
 	return true
 }
 
+// drawsAny says how n numbers are picked at random: while at least half stay free, any numbers are drawn
+// until enough of them are free, which looks at one word of the set each; else ranks among the free.
+func (p *Product) drawsAny(n uint32) bool { return p.taken.Free()-n >= p.taken.Count()/2 }
+
+// draw draws any number, taken or not.
+func (p *Product) draw(seed *uint64) uint32 { return uint32(below(uint64(p.taken.Count()), seed)) }
+
 // pickRandom fills offsets with free ones, every subset as likely as any other, in ascending order.
-// While at least half of the numbers stay free it draws any numbers until it has enough free ones, which
-// looks at one word of the set each; else it draws ranks among the free.
 func (p *Product) pickRandom(offsets []uint32, seed *uint64) {
-	count, free := p.taken.Count(), p.taken.Free()
-	if free-uint32(len(offsets)) < count/2 {
-		sample(offsets, free, seed)
+	if !p.drawsAny(uint32(len(offsets))) {
+		sample(offsets, p.taken.Free(), seed)
 		for i, rank := range offsets {
 			offsets[i] = p.taken.SelectFree(rank)
 		}
 		return
 	}
 	chosen := offsets[:0]
-	for len(chosen) < len(offsets) {
-		offset := uint32(below(uint64(count), seed))
+	for draws := 0; len(chosen) < len(offsets); draws++ {
+		// It takes two for each, and one more again for each other: more than so many never.
+		assert(draws < 64*(len(offsets)+4), "what is counted as free can be drawn")
+		offset := p.draw(seed)
 		i, present := slices.BinarySearch(chosen, offset)
 		if !present && !p.taken.Has(offset) {
 			chosen = slices.Insert(chosen, i, offset)

@@ -26,6 +26,9 @@ func Restore(shard ShardID, limits Limits, r io.Reader) (s *State, err error) {
 		}
 		rd := reader{buf: body}
 		rs.frame(kind, &rd)
+		if rs.foreign != nil {
+			return nil, fmt.Errorf("%w: %w", ErrSnapshot, rs.foreign)
+		}
 		if rd.failed || len(rd.buf) > 0 {
 			return nil, fmt.Errorf("%w: frame of kind %d", ErrSnapshot, kind)
 		}
@@ -63,6 +66,7 @@ type restorer struct {
 	next     uint64 // of the outbox, when all events are restored
 	digest   uint64
 	complete bool
+	foreign  error // what is restored is something else
 }
 
 func (rs *restorer) frame(kind byte, r *reader) {
@@ -102,14 +106,11 @@ func (rs *restorer) frame(kind byte, r *reader) {
 func (rs *restorer) header(r *reader) {
 	s := rs.s
 	magic, version, shard := r.string(maxShort), r.uvarint(), r.uvarint()
-	switch {
-	case magic != snapshotMagic:
+	if magic != snapshotMagic || version != Version || shard != uint64(s.shard) {
+		rs.foreign = fmt.Errorf("%q of version %d and shard %d, not %q of version %d and shard %d",
+			magic, version, shard, snapshotMagic, Version, s.shard)
 		r.fail()
 		return
-	case version != Version:
-		panic(fmt.Sprintf("it is of version %d, and this binary reads version %d", version, Version))
-	case shard != uint64(s.shard):
-		panic(fmt.Sprintf("it is of shard %d, not %d", shard, s.shard))
 	}
 	s.clock = int64(r.atMost(maxUnixMilli))
 	rs.next = r.uvarint()
@@ -246,9 +247,7 @@ func (rs *restorer) endedBlock(r *reader) {
 
 func (rs *restorer) event(r *reader) {
 	kind, at := EventKind(r.byte()), int64(r.atMost(maxUnixMilli))
-	e := rs.s.outbox.entry(at, r.string(maxCorrelation), r.take(r.count(1)))
-	e.kind = kind
-	rs.s.outbox.append(e)
+	rs.s.outbox.tell(at, r.string(maxCorrelation), r.take(r.count(1)), kind)
 }
 
 func (rs *restorer) trailer(r *reader) {

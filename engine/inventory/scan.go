@@ -12,7 +12,7 @@ func (s *State) Tail(after uint64, limit int) (t Tail, trimmed bool) {
 	switch {
 	case after+1 < b.kept:
 		return Tail{}, true
-	case after >= b.last():
+	case after >= b.last() || limit < 1:
 		return Tail{}, false
 	}
 	return Tail{b.part(after+1, after+min(uint64(limit), b.last()-after))}, false

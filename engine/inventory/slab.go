@@ -27,8 +27,8 @@ func (s *slab[T]) take() uint32 {
 	return s.extend(1)
 }
 
-// extend takes n slots that were never used, side by side, and gives the first; the last chunk must not
-// have a part of them.
+// extend takes n slots that were never used, side by side, and gives the first. The last chunk must have room
+// for all of them, or for none.
 func (s *slab[T]) extend(n uint32) uint32 {
 	if s.used%chunkLen == 0 {
 		s.chunks = append(s.chunks, new([chunkLen]T))

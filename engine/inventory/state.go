@@ -4,7 +4,7 @@ package inventory
 // of its products, see [Product].
 //
 // Orders are found by the hash of their idempotency key. Live and sold ones stand in a slab, ended
-// ones in compact blocks; store moves an order between the two as its status changes.
+// ones in compact blocks; replace moves an order between the two as its status changes.
 type State struct {
 	shard  ShardID
 	limits Limits
@@ -41,13 +41,14 @@ type State struct {
 // Limits bound what a shard keeps. They decide outcomes: every replica has the same, since they
 // are fixed when the shard is made.
 type Limits struct {
-	EndedOrders    int // at so many, new orders are refused as overloaded; ≤ 20 million
+	EndedOrders    int // at so many, or at 1 GB of them, new orders are refused as overloaded; ≤ 20 million
 	OutboxEvents   int // likewise, counting the events that live orders may still cause
 	ExpirePerBatch int
 }
 
-// DefaultLimits are those of a production shard: a full outbox is about 2 GB, twenty million ended
-// orders about 1 GB.
+// DefaultLimits are those of a production shard: a full outbox is below 2 GB; ended orders have at most about
+// 1 GB of records, which is reached before their number where ids are long (at 16 million with uuids of
+// buyers), and 14 bytes each in the index.
 func DefaultLimits() Limits {
 	return Limits{EndedOrders: 20_000_000, OutboxEvents: 8 << 20, ExpirePerBatch: 2048}
 }
@@ -80,7 +81,7 @@ func (s *State) Advance(timeUnixMilli int64) {
 	}
 }
 
-// dropPerBatch bounds how many blocks of ended orders are given up at once, a few hundred orders
+// dropPerBatch bounds how many blocks of ended orders are given up at once, some hundred orders
 // each: more than a batch adds, and no more than about a millisecond's work.
 const dropPerBatch = 16
 

@@ -10,14 +10,14 @@ import (
 type Step struct {
 	task
 
-	// Of a command on an order: where it is, what it was, and what it becomes. A reservation has nothing to
-	// do with them: to clear them would bring them into the cache.
+	// Of a command on an order: where it is, what it was, and what it becomes. Prepare sets what is used of
+	// them; a new reservation has nothing to do with them, and to clear them would bring them into the cache.
 	ref       uint32
 	was, next order
 }
 
 // task is what a Step knows of its command, whatever it is. It goes from the apply goroutine to the actor and
-// back, that is from one processor to another: first what the actor looks at, then the rest.
+// back, that is from one processor to another: first what the actor always looks at.
 type task struct {
 	Entry Entry
 
@@ -44,7 +44,7 @@ type task struct {
 	events []EventKind // on the order
 	fell   []*Product  // halted in this step
 
-	Outcome     *Outcome // set when decided: by Prepare, or else by Finish
+	Outcome     *Outcome // set by Finish
 	spot        spot     // of the key of its order, in the index: see PastDue
 	fingerprint uint32   // of a reservation
 }
@@ -181,7 +181,7 @@ func (s *State) prepareReserve(st *Step, c *Reserve) {
 			st.refusal = refuse(CodeKeyReused, Refusal{})
 			return
 		}
-		st.replay, st.ref, st.was, st.next = true, ref, o, o
+		st.replay, st.was = true, o
 		return
 	}
 	if s.full(1) {

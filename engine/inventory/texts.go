@@ -2,7 +2,7 @@ package inventory
 
 import "bytes"
 
-// texts keeps ids of 1 to 64 bytes, each in 1 to 4 units of 16 bytes that stand side by side in one chunk,
+// texts keeps ids of 1 to 64 bytes without zeros, as Check lets through, each in 1 to 4 units of 16 bytes that stand side by side in one chunk,
 // filled up with zeros: as strings they would cost 16 bytes more each, and the collector a look. The same
 // text may be kept many times.
 type texts struct {
@@ -35,8 +35,10 @@ func (t *texts) put(text string) textRef {
 	if text == "" {
 		return noText
 	}
+	assert(len(text) <= maxTextLen, "an id is short")
 	n := uint32(len(text)+textUnitLen-1) / textUnitLen
 	first := t.take(n)
+	assert(first+1 < 1<<textRefShift, "there is room for ids")
 	units := t.units.own(first)[first%chunkLen:][:n]
 	for i := range units {
 		clear(units[i][copy(units[i][:], text[i*textUnitLen:]):])

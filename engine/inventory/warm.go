@@ -67,8 +67,8 @@ func (st *Step) WarmNumber() uint32 {
 	switch {
 	case len(line.Numbers) > 0:
 		return p.product.taken.WarmAt(line.Numbers[0] - p.product.settings.FirstNumber)
-	case line.Pick == PickRandom: // as pickRandom draws
-		return p.product.taken.WarmAt(uint32(below(uint64(p.product.taken.Count()), &seed)))
+	case line.Pick == PickRandom && p.product.drawsAny(line.Quantity):
+		return p.product.taken.WarmAt(p.product.draw(&seed))
 	}
 	return 0
 }
