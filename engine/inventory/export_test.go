@@ -1,5 +1,7 @@
 package inventory
 
+import "reflect"
+
 // BreakCounters plants a counter that does not add up in a product: the next move of its numbers
 // finds it.
 func (p *Product) BreakCounters() { p.counts[placeBlocked]++ }
@@ -7,6 +9,16 @@ func (p *Product) BreakCounters() { p.counts[placeBlocked]++ }
 // BreakSet plants a number that is taken by nobody. It is found when somebody asks for any number
 // and the counters are added up.
 func (p *Product) BreakSet(offset uint32) { p.taken.Add(offset) }
+
+// BreakBits takes all numbers of the first page, of which the set's summary knows nothing: found when nothing
+// can be drawn.
+func (p *Product) BreakBits() {
+	words := reflect.ValueOf(&p.taken).Elem().FieldByName("pages").Index(0).Elem().FieldByName("words")
+	bits := *(*[]uint64)(words.Addr().UnsafePointer()) // as reflect alone only reads them
+	for i := range bits {
+		bits[i] = 1<<64 - 1
+	}
+}
 
 // BreakHeld forgets what all buyers hold: found when one gives it back.
 func (p *Product) BreakHeld() { p.held = nil }

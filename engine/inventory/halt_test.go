@@ -213,6 +213,10 @@ func TestHaltFindsOtherDamage(t *testing.T) {
 			p.BreakSet(15)
 			return s.order("b-2", anyOf("x", 1, PickRandom))
 		},
+		"free numbers that are not there": func(s *shard, p *Product, _ *OrderView) Command {
+			p.BreakBits()
+			return s.order("b-2", anyOf("x", 1, PickRandom))
+		},
 		"a buyer who holds less than he gives back": func(_ *shard, p *Product, o *OrderView) Command {
 			p.BreakHeld()
 			return &Release{on(o)}
