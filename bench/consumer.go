@@ -36,9 +36,9 @@ const (
 type outbox interface {
 	do(context.Context, inventory.ShardID, inventory.Command) (*inventory.Outcome, error)
 
-	// pull reads the events after a sequence and gives theirs; trimmed says that the next is no longer kept.
+	// pull reads the events after a sequence; trimmed says that the next is no longer kept.
 	pull(ctx context.Context, id inventory.ShardID, after uint64) (
-		sequences iter.Seq[uint64], trimmed bool, err error)
+		events iter.Seq[inventory.Event], trimmed bool, err error)
 }
 
 // busOutbox pulls through NATS.
@@ -51,13 +51,13 @@ func (b busOutbox) do(
 }
 
 func (b busOutbox) pull(ctx context.Context, id inventory.ShardID, after uint64) (
-	iter.Seq[uint64], bool, error,
+	iter.Seq[inventory.Event], bool, error,
 ) {
 	pulled, err := b.client.Events(ctx, id, wire.EventsQuery{After: after, Limit: consumerBatch})
 	if err != nil {
 		return nil, false, err
 	}
-	return sequencesOf(slices.Values(pulled.Events)), pulled.Trimmed, nil
+	return slices.Values(pulled.Events), pulled.Trimmed, nil
 }
 
 // nodeOutbox pulls from the shards of a node in this process.
@@ -70,20 +70,10 @@ func (n nodeOutbox) do(
 }
 
 func (n nodeOutbox) pull(ctx context.Context, id inventory.ShardID, after uint64) (
-	iter.Seq[uint64], bool, error,
+	iter.Seq[inventory.Event], bool, error,
 ) {
 	tail, trimmed, err := n.node.Shard(id).Tail(ctx, after, consumerBatch)
-	return sequencesOf(tail.All()), trimmed, err
-}
-
-func sequencesOf(events iter.Seq[inventory.Event]) iter.Seq[uint64] {
-	return func(yield func(uint64) bool) {
-		for event := range events {
-			if !yield(event.Sequence) {
-				return
-			}
-		}
-	}
+	return tail.All(), trimmed, err
 }
 
 func startConsumer(ctx context.Context, outbox outbox, shards int) (*consumer, error) {
@@ -109,19 +99,19 @@ func startConsumer(ctx context.Context, outbox outbox, shards int) (*consumer, e
 func (c *consumer) follow(ctx context.Context, id inventory.ShardID, after uint64) {
 	trail := 0
 	for ctx.Err() == nil {
-		sequences, trimmed, err := c.outbox.pull(ctx, id, after)
+		events, trimmed, err := c.outbox.pull(ctx, id, after)
 		if trimmed {
 			c.fail("events after %d of shard %d were trimmed before they were acknowledged", after, id)
 			return
 		}
 		pulled := 0
 		if err == nil {
-			for sequence := range sequences {
-				if pulled++; sequence != after+1 {
-					c.fail("shard %d has event %d where %d was due", id, sequence, after+1)
+			for event := range events {
+				if pulled++; event.Sequence != after+1 {
+					c.fail("shard %d has event %d where %d was due", id, event.Sequence, after+1)
 					return
 				}
-				after = sequence
+				after = event.Sequence
 			}
 		}
 		c.events.Add(int64(pulled))

@@ -272,7 +272,7 @@ func (e *Engine) warm(i int) {
 		return
 	}
 	for _, r := range e.run[i:min(i+portionLen, len(e.run))] {
-		e.warmed += int(r.step.Warm())
+		e.warmed += int(r.step.WarmKey())
 	}
 }
 

@@ -11,15 +11,9 @@ import (
 // of which is a cache miss: with 10 million records a new key has 0.15 of them on average. And since it
 // also says where the search begins, growing looks at none. Many small tables, as one large one would
 // stop the shard while it grows.
-type index[K indexed] struct {
+type index struct {
 	tables [1024]indexTable
-	keyOf  func(ref uint32) K
-}
-
-// indexed is a key with a hash whose bits are uniform.
-type indexed interface {
-	comparable
-	hash() uint64
+	keyOf  func(ref uint32) KeyHash
 }
 
 // indexTable is open addressing with linear probing. It may have any number of cells.
@@ -42,7 +36,7 @@ func (c *indexCell) set(tag uint16, ref uint32) {
 func (c *indexCell) tag() uint16 { return binary.LittleEndian.Uint16(c.tagBytes[:]) }
 func (c *indexCell) ref() uint32 { return binary.LittleEndian.Uint32(c.refBytes[:]) }
 
-func (x *index[K]) table(hash uint64) *indexTable { return &x.tables[hash>>54] }
+func (x *index) table(hash uint64) *indexTable { return &x.tables[hash>>54] }
 
 func tag(hash uint64) uint16 { return max(1, uint16(hash>>16)) }
 
@@ -59,7 +53,7 @@ func (t *indexTable) after(place int) int {
 
 // nearby adds the cells to load before a key is looked for: its home, and one in the next cache line,
 // which most searches reach.
-func (x *index[K]) nearby(key K, cells []*indexCell) []*indexCell {
+func (x *index) nearby(key KeyHash, cells []*indexCell) []*indexCell {
 	hash := key.hash()
 	at := spot{table: x.table(hash), tag: tag(hash)}
 	if len(at.table.cells) == 0 {
@@ -83,7 +77,7 @@ type spot struct {
 }
 
 // look finds the spot of a key.
-func (x *index[K]) look(key K) spot {
+func (x *index) look(key KeyHash) spot {
 	hash := key.hash()
 	at := spot{table: x.table(hash), tag: tag(hash)}
 	t := at.table
@@ -118,7 +112,7 @@ func (at *spot) set(ref uint32) {
 }
 
 // find returns the reference stored under key.
-func (x *index[K]) find(key K) (ref uint32, ok bool) {
+func (x *index) find(key KeyHash) (ref uint32, ok bool) {
 	at := x.look(key)
 	if !at.known {
 		return 0, false
@@ -127,7 +121,7 @@ func (x *index[K]) find(key K) (ref uint32, ok bool) {
 }
 
 // set stores ref under key, instead of the one before.
-func (x *index[K]) set(key K, ref uint32) {
+func (x *index) set(key KeyHash, ref uint32) {
 	at := x.look(key)
 	at.set(ref)
 }
@@ -155,7 +149,7 @@ func (t *indexTable) grow() {
 
 // remove forgets key, which must be present, and closes the gap: a cell moves back unless that would
 // put it before its home.
-func (x *index[K]) remove(key K) {
+func (x *index) remove(key KeyHash) {
 	at := x.look(key)
 	assert(at.known, "what is removed is in the index")
 	t, gap := at.table, at.place

@@ -355,6 +355,8 @@ func TestTailOutlives(t *testing.T) {
 	require.Equal(t, first+4000, last)
 	require.Equal(t, 3000, tail.Len())
 	want := slices.Collect(tail.All())
+	none, _, _ := s.e.Tail(first, 0)
+	require.Zero(t, none.Len())
 	s.ok(&Acknowledge{Consumer: "ledger", Sequence: last - 1})
 	orders()
 	_, _, trimmed = s.e.Tail(first, 1)

@@ -16,7 +16,7 @@ type State struct {
 	due      deadlines   // of products: when their timers may have something due
 
 	orders orders
-	index  index[KeyHash]
+	index  index
 	ended  ended
 	count  struct{ live, sold, ended int }
 

@@ -2,9 +2,9 @@ package inventory
 
 import "bytes"
 
-// texts keeps ids of 1 to 64 bytes without zeros, as Check lets through, each in 1 to 4 units of 16 bytes that stand side by side in one chunk,
-// filled up with zeros: as strings they would cost 16 bytes more each, and the collector a look. The same
-// text may be kept many times.
+// texts keeps ids of 1 to 64 bytes without zeros, as Check lets through. Each is in 1 to 4 units of 16 bytes
+// side by side in one chunk, filled up with zeros: as a string it would cost 16 bytes more, and the
+// collector a look. The same text may be kept many times.
 type texts struct {
 	units slab[textUnit]
 	free  [maxTextLen / textUnitLen][]uint32 // given back: the first units, by how many there are, from 1

@@ -39,9 +39,9 @@ func (s *State) WarmKeys(b *Batch, from, to int) {
 	s.nearby, s.warmth = cells, sum
 }
 
-// Warm loads where the key of a new order goes, which has left the cache since Prepare. An actor may
+// WarmKey loads where the key of a new order goes, which has left the cache since Prepare. An actor may
 // be at work on the step. The result only keeps the load from being dropped.
-func (st *Step) Warm() uint32 {
+func (st *Step) WarmKey() uint32 {
 	t := st.spot.table
 	if t == nil || len(t.cells) == 0 {
 		return 0
